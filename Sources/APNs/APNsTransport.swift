@@ -34,10 +34,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         self.token = token
         headers = RequestHeaders(authority: configuration.authority, hasToken: token != nil)
         answers = AnswerWatch(limitNs: configuration.unansweredNs)
-        super.init(
-            app: app, host: configuration.host, minimum: configuration.minimumConnections,
-            maximum: configuration.maximumConnections, maxAgeNs: configuration.maxAgeNs,
-            backOff: configuration.backOff, loop: loop, dialer: dialer, random: random, emit: emit)
+        super.init(app: app, configuration.connections, loop: loop, dialer: dialer, random: random, emit: emit)
         answersAlarm = Alarm(loop: loop) { [unowned self] in outbox.askForTurnEnd() }
         start()
     }
@@ -64,13 +61,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         errorReplacementNs = nil
         reachability.replaced()
         answers = AnswerWatch(limitNs: configuration.unansweredNs)
-        replaceConnections()
-    }
-
-    private func replaceConnections() {
-        replaceConnections(
-            host: configuration.host, minimum: configuration.minimumConnections,
-            maximum: configuration.maximumConnections, maxAgeNs: configuration.maxAgeNs)
+        replaceConnections(configuration.connections)
     }
 
     /// Handles a TopicDisallowed answer: replaces all connections if the connection that returned the answer is at
@@ -85,7 +76,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         topicRenewalNs = nowNs
         outbox.note(
             .replacing("APNs refused one of the app's topics (TopicDisallowed); all connections are replaced"))
-        replaceConnections()
+        replaceConnections(configuration.connections)
     }
 
     // MARK: Sending
@@ -159,7 +150,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
     private func updateStreamsAndReach(_ streams: Int) {
         let allowedNone = reachability.allowsNoStream
         if isAnyReady { reachability.allowsNoStream = streams == 0 }
-        if reachability.allowsNoStream, !allowedNone { outbox.note(.noStreams(host: configuration.host)) }
+        if reachability.allowsNoStream, !allowedNone { outbox.note(.noStreams(host: host)) }
         updateReach()
     }
 
@@ -169,7 +160,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
         guard answers.isUnanswering || reportedUnanswered != nil else { return }
         let unanswered =
             answers.isUnanswering
-            ? Unanswered(host: configuration.host, endedBy: answers.endCode?.description) : nil
+            ? Unanswered(host: host, endedBy: answers.endCode?.description) : nil
         guard unanswered != reportedUnanswered else { return }
         reportedUnanswered = unanswered
         outbox.append(.unanswered(app: outbox.app, unanswered))
@@ -202,13 +193,7 @@ package final class APNsTransport: PooledTransport<HTTP2Connection> {
 /// field that changes with each request, HPACK indexes only the name (`HeaderIndexing`).
 package struct RequestHeaders: ~Copyable {
     /// The slots of the field names that HPACK indexes once per connection, without their values.
-    private enum NameSlot {
-        static let apnsID: UInt8 = 0
-        static let expiration: UInt8 = 1
-        static let requestID: UInt8 = 2
-        static let channelID: UInt8 = 3
-        static let collapseID: UInt8 = 4
-    }
+    private enum NameSlot: UInt8 { case apnsID, expiration, requestID, channelID, collapseID }
 
     /// The response headers that the transport stores (`keep(for:)`).
     package static let wantedHeaders: [StaticString] = ["apns-id", "apns-unique-id", "apns-request-id"]
@@ -262,7 +247,7 @@ package struct RequestHeaders: ~Copyable {
         list.truncate(to: baseCount)
         if request.isBroadcast {
             list.replaceValue(at: Self.pathField, joined(Self.broadcastPath, request.headers.topic))
-            list.append("apns-channel-id", request.token, .nameOnly(slot: NameSlot.channelID))
+            list.append("apns-channel-id", request.token, .nameOnly(slot: NameSlot.channelID.rawValue))
         } else {
             list.replaceValue(at: Self.pathField, joined(Self.devicePath, request.token))
             list.append("apns-topic", request.headers.topic)
@@ -282,19 +267,19 @@ package struct RequestHeaders: ~Copyable {
             if expiration == 0 {
                 list.append("apns-expiration", "0")
             } else {
-                list.append("apns-expiration", decimal(expiration), .nameOnly(slot: NameSlot.expiration))
+                list.append("apns-expiration", decimal(expiration), .nameOnly(slot: NameSlot.expiration.rawValue))
             }
         }
         if request.headers.collapseID.count > 0 {
-            list.append("apns-collapse-id", request.headers.collapseID, .nameOnly(slot: NameSlot.collapseID))
+            list.append("apns-collapse-id", request.headers.collapseID, .nameOnly(slot: NameSlot.collapseID.rawValue))
         }
         if request.headers.apnsID != .none {
             request.headers.apnsID.writeText(to: uuid.baseAddress!)
             let text = UnsafeRawBufferPointer(uuid)
             if request.isBroadcast {
-                list.append("apns-request-id", text, .nameOnly(slot: NameSlot.requestID))
+                list.append("apns-request-id", text, .nameOnly(slot: NameSlot.requestID.rawValue))
             } else {
-                list.append("apns-id", text, .nameOnly(slot: NameSlot.apnsID))
+                list.append("apns-id", text, .nameOnly(slot: NameSlot.apnsID.rawValue))
             }
         }
     }

@@ -23,8 +23,8 @@ internal import Glibc
     package let clock: () -> LoopTime
     private let epoll: Int32
     private let wakeUp: Int32
-    private var watched: [Watched] = []
-    private var freeWatched: [UInt32] = []
+    private var watched: [Registration: (descriptor: Int32, handler: (Readiness) -> Void)] = [:]
+    private var lastRegistration = Registration(number: 0)
     private let ready: UnsafeMutableBufferPointer<epoll_event>
     var timers = Timers()
     private var turnEndBodies: [() -> Void] = []
@@ -36,12 +36,6 @@ internal import Glibc
     /// The state that other threads may access.
     private let inbound = Guarded(Inbound())
     private var performing: [@Sendable () -> Void] = []
-
-    private struct Watched {
-        var generation: UInt32 = 0
-        var descriptor: Int32 = -1
-        var handler: ((Readiness) -> Void)?
-    }
 
     private struct Inbound {
         var bodies: [@Sendable () -> Void] = []
@@ -55,8 +49,6 @@ internal import Glibc
 
     /// The maximum number of ready descriptors handled in a turn. The next turn handles the remaining ones.
     private static let readyLimit = 256
-    /// The value in `epoll_event.data` that identifies the wake-up descriptor.
-    private static let wakeUpName = UInt64.max
 
     /// Creates a loop. A `clock` other than the machine's is for tests that run single turns with `runOnce`.
     package init(clock: @escaping () -> LoopTime = { LoopTime.read() }) throws(SystemError) {
@@ -69,8 +61,7 @@ internal import Glibc
         guard wakeUp >= 0 else { throw SystemError(call: "eventfd", code: errno) }
         // With EPOLLET, epoll reports every write to the eventfd, so the loop need not read it. Its counter would
         // overflow only after 2^64 - 2 writes (eventfd(2)).
-        var event = unsafe epoll_event(
-            events: EPOLLIN.rawValue | EPOLLET.rawValue, data: epoll_data_t(u64: Self.wakeUpName))
+        var event = unsafe epoll_event(events: EPOLLIN.rawValue | EPOLLET.rawValue, data: epoll_data_t(u64: 0))
         guard unsafe epoll_ctl(epoll, EPOLL_CTL_ADD, wakeUp, &event) == 0 else {
             throw SystemError(call: "epoll_ctl", code: errno)
         }
@@ -138,25 +129,23 @@ internal import Glibc
         _ descriptor: Int32, for events: Readiness, handler: @escaping (Readiness) -> Void
     ) throws(SystemError) -> Registration {
         assertOnThread()
-        let slot = freeWatched.popLast() ?? UInt32(watched.count)
-        if slot == watched.count { watched.append(Watched()) }
-        let registration = Registration(slot: slot, generation: watched[Int(slot)].generation)
-        var event = unsafe epoll_event(events: events.rawValue, data: epoll_data_t(u64: registration.name))
+        lastRegistration.number += 1
+        var event = unsafe epoll_event(events: events.rawValue, data: epoll_data_t(u64: lastRegistration.number))
         guard unsafe epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) == 0 else {
-            freeWatched.append(slot)
             throw SystemError(call: "epoll_ctl", code: errno)
         }
-        watched[Int(slot)].descriptor = descriptor
-        watched[Int(slot)].handler = handler
-        return registration
+        watched[lastRegistration] = (descriptor, handler)
+        return lastRegistration
     }
 
     /// Changes the watched events. Hang-ups and failures are always reported, even if `events` is empty.
     package func update(_ registration: Registration, for events: Readiness) {
         assertOnThread()
-        precondition(isCurrent(registration), "the descriptor must be registered")
-        var event = unsafe epoll_event(events: events.rawValue, data: epoll_data_t(u64: registration.name))
-        let result = unsafe epoll_ctl(epoll, EPOLL_CTL_MOD, watched[Int(registration.slot)].descriptor, &event)
+        guard let descriptor = watched[registration]?.descriptor else {
+            preconditionFailure("the descriptor must be registered")
+        }
+        var event = unsafe epoll_event(events: events.rawValue, data: epoll_data_t(u64: registration.number))
+        let result = unsafe epoll_ctl(epoll, EPOLL_CTL_MOD, descriptor, &event)
         // epoll_ctl(2), MOD: EBADF and ENOENT are programming errors (closed before unregistering). ENOMEM cannot be
         // handled.
         precondition(result == 0, "a descriptor must be unregistered before it is closed (epoll_ctl failed)")
@@ -165,19 +154,8 @@ internal import Glibc
     /// Stops watching. Drops events of this turn that were not delivered yet. A second call has no effect.
     package func unregister(_ registration: Registration) {
         assertOnThread()
-        guard isCurrent(registration) else { return }
-        let slot = Int(registration.slot)
-        _ = epoll_ctl(epoll, EPOLL_CTL_DEL, watched[slot].descriptor, nil)
-        watched[slot].generation &+= 1
-        watched[slot].descriptor = -1
-        watched[slot].handler = nil
-        freeWatched.append(registration.slot)
-    }
-
-    private func isCurrent(_ registration: Registration) -> Bool {
-        let slot = Int(registration.slot)
-        return slot < watched.count && watched[slot].generation == registration.generation
-            && watched[slot].handler != nil
+        guard let (descriptor, _) = watched.removeValue(forKey: registration) else { return }
+        _ = epoll_ctl(epoll, EPOLL_CTL_DEL, descriptor, nil)
     }
 
     // MARK: Timers
@@ -253,13 +231,9 @@ internal import Glibc
     private func deliverReady(_ count: Int) {
         for index in 0..<count {
             let event = unsafe ready[index]
-            let name = unsafe event.data.u64
-            if name == Self.wakeUpName { continue }
-            let slot = Int(UInt32(truncatingIfNeeded: name))
-            // Skip an event of a descriptor that was unregistered earlier in this turn. Another descriptor may already
-            // use the slot.
-            guard watched[slot].generation == UInt32(truncatingIfNeeded: name >> 32) else { continue }
-            watched[slot].handler?(Readiness(rawValue: unsafe event.events))
+            // There is no handler for the wake-up descriptor, or for one that was unregistered earlier in this turn.
+            let handler = unsafe watched[Registration(number: event.data.u64)]?.handler
+            handler?(Readiness(rawValue: unsafe event.events))
         }
     }
 

@@ -17,10 +17,8 @@ package struct Readiness: OptionSet, Sendable {
 
 /// The identity of a watched descriptor of one loop. It is never reused after `unregister`.
 package struct Registration: Hashable, Sendable {
-    var slot: UInt32
-    var generation: UInt32
-    /// The value in `epoll_event.data` that identifies the descriptor.
-    var name: UInt64 { UInt64(generation) << 32 | UInt64(slot) }
+    /// The value in `epoll_event.data`, counted from 1. 0 is the loop's own wake-up descriptor.
+    var number: UInt64
 }
 
 /// The monotonic and wall-clock times of a turn.

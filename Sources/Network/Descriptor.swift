@@ -40,7 +40,8 @@ extension Descriptor {
             throw SystemError(call: "bind", code: errno)
         }
         guard listen(descriptor.raw, 1024) == 0 else { throw SystemError(call: "listen", code: errno) }
-        return (descriptor, descriptor.localAddress ?? wanted)
+        let bound = unsafe withAddress { unsafe getsockname(descriptor.raw, $0, $1) }
+        return (descriptor, bound.address ?? wanted)
     }
 
     /// Sets an integer option. Ignores errors, such as an option that the kernel does not support.
@@ -75,13 +76,16 @@ extension Descriptor {
         return unsafe getsockopt(raw, SOL_SOCKET, SO_ERROR, &code, &count) == 0 ? code : errno
     }
 
-    var localAddress: SocketAddress? {
+    /// Returns the result of a system call that writes an address, such as accept(2), and the address if there is one.
+    static func withAddress(
+        _ call: (UnsafeMutablePointer<sockaddr>, UnsafeMutablePointer<socklen_t>) -> Int32
+    ) -> (result: Int32, address: SocketAddress?) {
         var storage = sockaddr_storage()
         var count = socklen_t(MemoryLayout<sockaddr_storage>.size)
         return unsafe withUnsafeMutablePointer(to: &storage) { storage in
             unsafe storage.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
-                guard unsafe getsockname(raw, address, &count) == 0 else { return nil }
-                return unsafe SocketAddress(address)
+                let result = unsafe call(address, &count)
+                return (result, unsafe result < 0 ? nil : SocketAddress(address))
             }
         }
     }

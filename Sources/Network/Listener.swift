@@ -37,21 +37,13 @@ package final class Listener {
 
     private func accept() {
         for _ in 0..<Self.acceptsPerTurn where registration != nil {
-            var storage = sockaddr_storage()
-            var count = socklen_t(MemoryLayout<sockaddr_storage>.size)
-            let accepted: TCPConnection? = unsafe withUnsafeMutablePointer(to: &storage) { storage in
-                unsafe storage.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
-                    let raw = unsafe Glibc.accept(descriptor.raw, address, &count)
-                    guard raw >= 0 else { return nil }
-                    _ = fcntl(raw, F_SETFL, O_NONBLOCK)
-                    _ = fcntl(raw, F_SETFD, FD_CLOEXEC)
-                    let descriptor = Descriptor(adopting: raw)
-                    return unsafe SocketAddress(address).map { TCPConnection(descriptor: descriptor, address: $0) }
-                }
-            }
+            let (raw, address) = unsafe Descriptor.withAddress { unsafe Glibc.accept(descriptor.raw, $0, $1) }
             // Stop if no connection is waiting or accept(2) fails. The next turn accepts connections that still wait.
-            guard let accepted else { return }
-            onAccept(accepted)
+            guard raw >= 0 else { return }
+            _ = fcntl(raw, F_SETFL, O_NONBLOCK)
+            _ = fcntl(raw, F_SETFD, FD_CLOEXEC)
+            let accepted = Descriptor(adopting: raw)
+            if let address { onAccept(TCPConnection(descriptor: accepted, address: address)) }
         }
     }
 }

@@ -109,11 +109,8 @@ package final class ProxyTunnel {
 
     /// Returns the first 200 characters for a log line, with `?` in place of each control character.
     private static func printable(_ text: String) -> String {
-        var line = String.UnicodeScalarView()
-        for scalar in text.unicodeScalars.prefix(200) {
-            line.append(scalar.properties.generalCategory == .control ? "?" : scalar)
-        }
-        return String(line)
+        let scalars = text.unicodeScalars.prefix(200).map { $0.properties.generalCategory == .control ? "?" : $0 }
+        return String(String.UnicodeScalarView(scalars))
     }
 
     private func finish(_ failure: String?) {

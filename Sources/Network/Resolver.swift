@@ -16,15 +16,9 @@ package final class Resolver: Sendable {
         case unknown(String)
     }
 
-    private struct Waiter: Sendable {
-        var port: UInt16
-        var loop: Loop
-        var then: @Sendable (Answer) -> Void
-    }
-
     private struct State: Sendable {
         var known: [String: [SocketAddress]] = [:]
-        var waiting: [String: [Waiter]] = [:]
+        var waiting: [String: [@Sendable (Answer) -> Void]] = [:]
     }
 
     /// The system's resolver, for all loops of the process.
@@ -46,7 +40,9 @@ package final class Resolver: Sendable {
     ) {
         if let address = SocketAddress(literal: host, port: port) { return loop.perform { then(.success([address])) } }
         let isFirst = state.withLock { state in
-            state.waiting[host, default: []].append(Waiter(port: port, loop: loop, then: then))
+            state.waiting[host, default: []].append { answer in
+                loop.perform { then(answer.map { $0.map { $0.with(port: port) } }) }
+            }
             return state.waiting[host]?.count == 1
         }
         guard isFirst else { return }
@@ -58,7 +54,7 @@ package final class Resolver: Sendable {
     }
 
     private func finish(_ host: String, _ lookup: Lookup) {
-        let (waiters, addresses, why) = state.withLock { state in
+        let (waiting, answer) = state.withLock { state in
             var why = ""
             switch lookup {
             case .found(let addresses): state.known[host] = addresses
@@ -67,17 +63,10 @@ package final class Resolver: Sendable {
                 why = text
             case .unknown(let text): why = text
             }
-            return (state.waiting.removeValue(forKey: host) ?? [], state.known[host], why)
+            let answer = state.known[host].map { Answer.success($0) } ?? .failure(ChannelEnd("\(host): \(why)"))
+            return (state.waiting.removeValue(forKey: host) ?? [], answer)
         }
-        for waiter in waiters {
-            let answer: Answer =
-                if let addresses {
-                    .success(addresses.map { $0.with(port: waiter.port) })
-                } else {
-                    .failure(ChannelEnd("\(host): \(why)"))
-                }
-            waiter.loop.perform { waiter.then(answer) }
-        }
+        for then in waiting { then(answer) }
     }
 
     /// `EAI_NODATA` of netdb(3), a GNU extension that Swift does not import.

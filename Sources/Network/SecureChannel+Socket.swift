@@ -2,68 +2,31 @@ internal import Glibc
 internal import TLS
 
 extension SecureChannel {
-    /// A channel's output. It collects plaintext into whole TLS records, and tracks how much of it the kernel has
-    /// accepted.
-    @safe struct Output: ~Copyable {
+    /// A channel's output. It encrypts plaintext, and tracks how much of it the kernel has accepted.
+    struct Output: ~Copyable {
         private let limit: Int
         private(set) var sentBytes: Int64 = 0
         /// The number of ciphertext bytes not yet written to the kernel.
         private(set) var pending = 0
 
-        /// Plaintext not yet encrypted, less than one record.
-        private let gathering: UnsafeMutableRawBufferPointer
-        private var gathered = 0
         /// The number of plaintext bytes whose records the kernel has accepted completely.
         private(set) var writtenBytes: Int64 = 0
         /// The total number of ciphertext bytes written.
         private var ciphertextWritten: Int64 = 0
-        /// One entry for each encrypted block that is not completely written: the positions at which its plaintext and
-        /// its ciphertext end.
+        /// One entry for each TLS record that is not completely written: the positions at which its plaintext and its
+        /// ciphertext end.
         private var marks: [(plaintextEnd: Int64, ciphertextEnd: Int64)] = []
 
         init(limit: Int) {
             precondition(limit >= 2 * recordLimit, "a channel's output limit must be at least 32 KiB")
             self.limit = limit
-            unsafe gathering = .allocate(byteCount: recordLimit, alignment: 64)
         }
 
-        deinit { unsafe gathering.deallocate() }
+        var room: Int { max(0, limit - pending) }
 
-        var room: Int { max(0, limit - gathered - pending) }
-        func fits(_ count: Int) -> Bool { gathered + count < recordLimit }
-
-        mutating func gather(_ bytes: UnsafeRawPointer, _ count: Int) {
-            unsafe memcpy(gathering.baseAddress! + gathered, bytes, count)
-            gathered += count
-            sentBytes += Int64(count)
-        }
-
-        /// Collects plaintext for up to one TLS record from `position` on, and advances `position`. Encrypts a full
-        /// record, without a copy if possible.
-        mutating func takeRecord(
-            of bytes: UnsafeRawBufferPointer, from position: inout Int, into session: Session
-        ) throws(TLSError) {
-            let count = min(recordLimit - gathered, bytes.count - position)
-            let part = unsafe UnsafeRawBufferPointer(rebasing: bytes[position..<position + count])
-            position += count
-            if count == recordLimit {
-                sentBytes += Int64(count)
-                try unsafe encrypt(part, session)
-            } else {
-                unsafe gather(part.baseAddress!, count)
-                if gathered == recordLimit { try encryptGathered(session) }
-            }
-        }
-
-        mutating func encryptGathered(_ session: Session) throws(TLSError) {
-            guard gathered > 0 else { return }
-            let plaintext = unsafe UnsafeRawBufferPointer(rebasing: gathering[..<gathered])
-            gathered = 0
-            try unsafe encrypt(plaintext, session)
-        }
-
-        /// Encrypts `plaintext`, which ends at the position `sentBytes` of the channel's output.
-        private mutating func encrypt(_ plaintext: UnsafeRawBufferPointer, _ session: Session) throws(TLSError) {
+        /// Encrypts the plaintext of one TLS record.
+        mutating func encrypt(_ plaintext: UnsafeRawBufferPointer, _ session: Session) throws(TLSError) {
+            sentBytes += Int64(plaintext.count)
             try unsafe session.write(plaintext)
             pending = unsafe session.pendingOutput.count
             marks.append((sentBytes, ciphertextWritten + Int64(pending)))
@@ -85,12 +48,6 @@ extension SecureChannel {
                 writtenBytes = mark.plaintextEnd
                 marks.removeFirst()
             }
-        }
-
-        /// Discards unsent bytes. `sentBytes` and `writtenBytes` do not change.
-        mutating func drop() {
-            gathered = 0
-            pending = 0
         }
     }
 }

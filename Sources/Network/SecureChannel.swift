@@ -4,9 +4,9 @@ package import TLS
 
 /// A TCP connection with TLS on one loop, either dialed or accepted. Use it on the loop's thread only.
 ///
-/// `send` collects plaintext into TLS records of up to 16 KiB. The channel writes the records at the end of the turn in
-/// one system call, or earlier whenever 64 KiB are ready. The channel keeps itself and its delegate alive until
-/// `channelClosed`. Call `close` or `abort` before releasing the channel.
+/// `send` encrypts TLS records of up to 16 KiB. The channel writes the records at the end of the turn in one system
+/// call, or earlier whenever 64 KiB are ready. The channel keeps itself and its delegate alive until `channelClosed`.
+/// Call `close` or `abort` before releasing the channel.
 @safe package final class SecureChannel: TurnEnder {
     package enum State: Hashable, Sendable {
         /// Connecting, or in the TLS handshake.
@@ -131,40 +131,22 @@ package import TLS
         let room = room
         let taken = min(bytes.count, room)
         if room - taken < lowRoom || taken < bytes.count { wantsWritable = true }
-        guard taken > 0 else { return 0 }
+        guard taken > 0, let session else { return 0 }
         askToTurn()
-        if output.fits(taken) {
-            unsafe output.gather(bytes.baseAddress!, taken)
-        } else {
-            unsafe sendRecords(UnsafeRawBufferPointer(rebasing: bytes[..<taken]))
-        }
-        return taken
-    }
-
-    private func sendRecords(_ bytes: UnsafeRawBufferPointer) {
         do throws(TLSError) {
-            var position = 0
-            while position < bytes.count, let session {
-                try unsafe output.takeRecord(of: bytes, from: &position, into: session)
-                if output.pending >= Self.writeThreshold { writeOut() }
+            for start in stride(from: 0, to: taken, by: Self.recordLimit) {
+                let end = min(start + Self.recordLimit, taken)
+                try unsafe output.encrypt(UnsafeRawBufferPointer(rebasing: bytes[start..<end]), session)
+                if output.pending >= Self.writeThreshold { flush() }
             }
         } catch {
             failed(error)
         }
+        return taken
     }
 
-    /// Encrypts and writes collected plaintext now instead of at the end of the turn.
+    /// Writes the output now instead of at the end of the turn.
     package func flush() {
-        guard state == .open, end == nil, !isBlocked else { return }
-        do throws(TLSError) {
-            if let session { try output.encryptGathered(session) }
-            writeOut()
-        } catch {
-            failed(error)
-        }
-    }
-
-    private func writeOut() {
         guard let session, let descriptor, !isBlocked, writeFailure == nil else { return }
         while true {
             let ciphertext = unsafe output.pendingOutput(session)
@@ -186,10 +168,10 @@ package import TLS
     }
 
     private func unblock() {
-        guard isBlocked, end == nil else { return }
+        guard isBlocked else { return }
         isBlocked = false
         watch()
-        if state == .open { flush() } else { writeOut() }
+        flush()
         tellWritable()
     }
 
@@ -233,7 +215,7 @@ package import TLS
     }
 
     private func read() {
-        guard let descriptor, let session, end == nil else { return }
+        guard let descriptor, let session else { return }
         let buffer = unsafe loop.scratch.raw
         switch unsafe descriptor.receive(into: buffer) {
         case .bytes(let count):
@@ -334,11 +316,10 @@ package import TLS
 
     private func closeWriting(notify: Bool) {
         loop.assertOnThread()
-        guard state == .open, end == nil else {
+        guard state == .open else {
             if state != .closing { finish(closedHere) }
             return
         }
-        do throws(TLSError) { if let session { try output.encryptGathered(session) } } catch { return failed(error) }
         state = .closing
         if notify { session?.closeNotify() }
         alarm?.set(afterNs: options.closeTimeoutNs)
@@ -367,7 +348,7 @@ package import TLS
 
     private func failed(_ error: TLSError) {
         // Sends the alert, if TLS has created one for the peer.
-        writeOut()
+        flush()
         finish(
             ChannelEnd("\(peerName): \(error.text)", kind: error.isCertificateRefused ? .certificateRefused : .failed))
     }
@@ -387,7 +368,6 @@ package import TLS
         alarm = nil
         descriptor = nil
         session = nil
-        output.drop()
         askToTurn()
     }
 
@@ -407,7 +387,7 @@ package import TLS
             delegate?.channelClosed(end)
             return
         }
-        if state == .open { flush() } else { writeOut() }
+        flush()
         // Call `channelWritable` in the next turn, so that a fast peer cannot make this turn endless.
         if wantsWritable, !isBlocked, state == .open {
             loop.schedule(afterNs: 0) { [weak self] in self?.tellWritable() }

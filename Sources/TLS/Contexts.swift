@@ -76,11 +76,7 @@ package enum Trust: Hashable, Sendable {
             unsafe SSL_CTX_set_verify(raw, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nil)
         }
         guard !list.isEmpty else { return }
-        unsafe SSL_CTX_set_alpn_select_cb(
-            raw,
-            { _, out, outCount, offered, offeredCount, list in unsafe select(out, outCount, offered, offeredCount, list)
-            },
-            protocols.baseAddress)
+        unsafe SSL_CTX_set_alpn_select_cb(raw, select, protocols.baseAddress)
     }
 
     deinit {
@@ -92,8 +88,9 @@ package enum Trust: Hashable, Sendable {
 /// Selects the ALPN protocol: the first of `list` (NUL-terminated) that the client offers. Returns a fatal alert if the
 /// client offers none of them. OpenSSL calls this function on the handshake's thread.
 private func select(
-    _ out: UnsafeMutablePointer<UnsafePointer<UInt8>?>?, _ outCount: UnsafeMutablePointer<UInt8>?,
-    _ offered: UnsafePointer<UInt8>?, _ offeredCount: UInt32, _ list: UnsafeMutableRawPointer?
+    _ session: OpaquePointer?, _ out: UnsafeMutablePointer<UnsafePointer<UInt8>?>?,
+    _ outCount: UnsafeMutablePointer<UInt8>?, _ offered: UnsafePointer<UInt8>?, _ offeredCount: UInt32,
+    _ list: UnsafeMutableRawPointer?
 ) -> Int32 {
     let ours = unsafe list!.assumingMemoryBound(to: UInt8.self)
     var count = 0
@@ -113,9 +110,7 @@ private func protocolList(_ names: [String]) -> [UInt8] {
 private func makeContext(_ method: OpaquePointer?) throws(TLSError) -> OpaquePointer {
     ErrorQueue.clear()
     guard let raw = unsafe SSL_CTX_new(method) else { throw outOfMemory() }
-    _ = unsafe openssl_ctx_set_min_tls12(raw)
-    unsafe openssl_ctx_disable_session_cache(raw)
-    unsafe SSL_CTX_set_options(raw, openssl_options())
+    unsafe openssl_ctx_restrict(raw)
     return unsafe raw
 }
 

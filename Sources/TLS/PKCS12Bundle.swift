@@ -77,11 +77,9 @@ struct PKCS12Bundle {
         var certificate: OpaquePointer?
         var chain: OpaquePointer?
         // PKCS12_parse(3): the caller must free all three objects. For a NULL passphrase it also tries an empty one.
-        let isParsed =
-            if let passphrase { unsafe PKCS12_parse(bundle, passphrase, &key, &certificate, &chain) == 1 } else {
-                unsafe PKCS12_parse(bundle, nil, &key, &certificate, &chain) == 1
-            }
-        guard isParsed else { return (nil, ErrorQueue.takeText()) }
+        guard unsafe PKCS12_parse(bundle, passphrase, &key, &certificate, &chain) == 1 else {
+            return (nil, ErrorQueue.takeText())
+        }
         var found = Found()
         found.key = unsafe key.flatMap { unsafe PrivateKey(adopting: $0).pem }
         found.certificate = unsafe certificate.flatMap { unsafe Certificate(adopting: $0).pem }

@@ -176,7 +176,7 @@ internal import Glibc
 
     private func failure(during phase: String) -> TLSError {
         let error = ErrorQueue.take()
-        let reason = openssl_error_library(error) == ERR_LIB_SSL ? openssl_error_reason(error) : 0
+        let reason = openssl_tls_reason(error)
         // ssl.h: the reason of the peer's alert is SSL_AD_REASON_OFFSET plus its number (RFC 8446, 6.2).
         let alert = reason - SSL_AD_REASON_OFFSET
         if 42...49 ~= alert || alert == 116, unsafe SSL_is_server(raw) == 0 && SSL_get_certificate(raw) != nil {

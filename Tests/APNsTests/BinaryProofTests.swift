@@ -47,7 +47,7 @@ struct BinaryProofTests {
     /// The only connection drains because of a recall, so the pool sleeps when the gateway turns out not to read.
     /// Without capacity no request arrives that would wake the pool.
     @Test func `A pool without a minimum of connections dials until the gateway answers`() throws {
-        let world = try GatewayWorld.connected { $0.configuration.minimumConnections = 0 }
+        let world = try GatewayWorld.connected { $0.configuration.connections.minimum = 0 }
         world.complete(0..<1)
         world.gateway.channels[0].unacknowledgedBytes = Self.unread
         world.send(1..<20)
@@ -99,7 +99,7 @@ struct BinaryProofTests {
     /// doubt.
     @Test func `If the gateway does not read one connection, the others must prove that it reads them`() throws {
         let world = try GatewayWorld()
-        world.configuration.minimumConnections = 3
+        world.configuration.connections.minimum = 3
         world.configuration.window.notifications = 60
         world.gateway.answersFences = true
         world.start()
@@ -124,7 +124,7 @@ struct BinaryProofTests {
     /// acknowledged.
     @Test func `Silence accepts nothing on a connection with a fence`() throws {
         let world = try GatewayWorld()
-        world.configuration.minimumConnections = 2
+        world.configuration.connections.minimum = 2
         world.configuration.window.notifications = 40
         world.start()
         world.run("connections") { world.gateway.peers.count == 2 && world.capacity == 40 }

@@ -47,7 +47,7 @@ struct BinaryTransportTests {
     /// Like node-apn, the worker sends discarded notifications again, but without a limit on stored notifications.
     @Test func `After an error, earlier notifications are settled and later ones are sent again`() throws {
         let world = try GatewayWorld.connected {
-            $0.configuration.maximumConnections = 1
+            $0.configuration.connections.maximum = 1
             $0.sendsAgain = true
         }
         var isToAnswer = true
@@ -268,11 +268,11 @@ struct BinaryTransportTests {
     /// An unused connection does not show whether the gateway works, however soon it closes.
     @Test func `Closed unused connections do not count against the host`() throws {
         let world = try GatewayWorld.connected {
-            $0.configuration.minimumConnections = 3
-            $0.configuration.idleConnectionNs = 5_000_000_000
+            $0.configuration.connections.minimum = 3
+            $0.configuration.connections.idleNs = 5_000_000_000
         }
         world.run("connections") { world.connections.open == 3 }
-        world.configuration.minimumConnections = 0
+        world.configuration.connections.minimum = 0
         world.transport.replace(configuration: world.configuration)
         world.run("all closed") { world.gateway.peers.count == 6 && world.gateway.peers.allSatisfy(\.isClosed) }
         world.runFor(seconds: 1)

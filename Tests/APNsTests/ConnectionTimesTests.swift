@@ -96,7 +96,7 @@ import Testing
     /// With `connections.max_age`, the next connection is ready before the old one closes.
     @Test func `A connection is replaced at its age limit, and the app always has one`() throws {
         let world = try World.connected {
-            $0.configuration.maxAgeNs = 600_000_000_000
+            $0.configuration.connections.maxAgeNs = 600_000_000_000
             $0.configuration.responseTimeoutNs = 3_600_000_000_000
         }
         world.complete(0..<1)

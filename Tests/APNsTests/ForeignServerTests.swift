@@ -1,5 +1,6 @@
 import Delivery
 import Foundation
+import Network
 import TLS
 import TestSupport
 import Testing
@@ -43,7 +44,7 @@ struct ForeignServerTests {
         let known = stride(from: 0, to: total, by: 2).map { World.token($0) }
         let server = try Nghttpd(known: known, streams: streams)
         let world = try World(over: .tls)
-        world.configuration.port = server.port
+        world.configuration.connections.target.port = server.port
         world.configuration.indexAuthorization = indexAuthorization
         try world.start()
         world.run("connected", seconds: 20) { world.capacity > 0 }

@@ -49,8 +49,8 @@ import Testing
         _ end: (reason: String, isAfterAnswer: Bool), isAnswer: Bool
     ) throws {
         let world = try World.connected { world in
-            world.configuration.backOff.firstNs = 3_600_000_000_000
-            world.configuration.backOff.lastNs = 3_600_000_000_000
+            world.configuration.connections.backOff.firstNs = 3_600_000_000_000
+            world.configuration.connections.backOff.lastNs = 3_600_000_000_000
             world.server.onRequest = { peer, request in
                 let isLast = peer.number == 0 && (request.stream > 1 || !end.isAfterAnswer)
                 if !isLast { return peer.respond(request.stream) }
@@ -69,8 +69,8 @@ import Testing
     /// than the test. A request is refused at most once.
     @Test func `A server that rotates connections is used again at once`() throws {
         let world = try World.connected(streams: 100, connections: 1...1) { world in
-            world.configuration.backOff.firstNs = 3_600_000_000_000
-            world.configuration.backOff.lastNs = 3_600_000_000_000
+            world.configuration.connections.backOff.firstNs = 3_600_000_000_000
+            world.configuration.connections.backOff.lastNs = 3_600_000_000_000
             world.server.onRequest = { peer, request in
                 guard request.stream <= 99 else { return }
                 peer.respond(request.stream)
@@ -150,7 +150,7 @@ import Testing
     /// One address of the host is dead and another one works. Answers over the working one show that the host works.
     @Test func `A host is reachable while one of its connections answers, even if others end`() throws {
         let world = try World { $0.options.settings = [.maxConcurrentStreams(1)] }
-        world.configuration.minimumConnections = 2
+        world.configuration.connections.minimum = 2
         world.server.onRequest = { peer, request in
             if peer.number == 0 { peer.respond(request.stream) } else { peer.channel.cut() }
         }

@@ -12,7 +12,7 @@ import Testing
     /// Returns a world whose server never answers, and the client's channel.
     private func silentWorld(prepare: (ScriptedServer) -> Void = { _ in }) throws -> (World, MemoryChannel) {
         let world = try World(prepare: prepare)
-        world.configuration.maximumConnections = 1
+        world.configuration.connections.maximum = 1
         world.server.onRequest = { _, _ in }
         try world.connect()
         return (world, try #require(world.channels.first))

@@ -8,14 +8,14 @@ import Testing
 @Suite(.serialized) struct OnDemandTests {
     private func world(over wire: Wire = .memory) throws -> World {
         let world = try World(over: wire)
-        world.configuration.minimumConnections = 0
+        world.configuration.connections.minimum = 0
         return world
     }
 
     @Test(arguments: Wire.allCases)
     func `The first request dials, and an unused connection closes`(wire: Wire) throws {
         let world = try world(over: wire)
-        world.configuration.idleConnectionNs = 100_000_000
+        world.configuration.connections.idleNs = 100_000_000
         world.server.onRequest = { $0.respond($1.stream) }
         try world.start()
         world.run("capacity without a connection") { world.capacity == 128 }
@@ -36,7 +36,7 @@ import Testing
         let world = try world(over: .tls)
         let right = world.configuration
         let stranger = try CertificateAuthority(commonName: "someone else")
-        world.configuration.tls = try ClientContext(trust: .pem(stranger.certificatePEM))
+        world.configuration.connections.tls = try ClientContext(trust: .pem(stranger.certificatePEM))
         try world.start()
         world.run("capacity") { world.capacity == 128 }
         world.complete(0..<3)
@@ -58,8 +58,8 @@ import Testing
     /// Unanswered requests on a draining connection do not reduce the capacity of the next one.
     @Test(arguments: [0, 1]) func `While one connection drains the next one is used`(minimum: Int) throws {
         let world = try World()
-        world.configuration.minimumConnections = minimum
-        world.configuration.maximumConnections = 1
+        world.configuration.connections.minimum = minimum
+        world.configuration.connections.maximum = 1
         world.server.hold(firstPeers: 1)
         try world.connect()
         world.send(0..<1)

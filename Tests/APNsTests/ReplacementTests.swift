@@ -46,14 +46,14 @@ import Testing
 
     @Test func `If connecting fails, waiting requests are returned`() throws {
         let world = try World(over: .tls) { $0.options.settings = [.maxConcurrentStreams(2)] }
-        world.configuration.maximumConnections = 1
+        world.configuration.connections.maximum = 1
         world.server.hold()
         try world.connect()
         world.send(0..<5)
         world.run("two on the connection") { world.server.held.count == 2 }
         let stranger = try CertificateAuthority(commonName: "someone else")
         var wrong = world.configuration
-        wrong.tls = try ClientContext(trust: .pem(stranger.certificatePEM))
+        wrong.connections.tls = try ClientContext(trust: .pem(stranger.certificatePEM))
         world.transport.replace(configuration: wrong, token: try World.providerToken())
         world.run("requests returned") { world.completions.count == 3 }
         #expect(world.completions.allSatisfy { $0.kind == .notProcessed })
@@ -81,12 +81,13 @@ import Testing
             try ClientContext(trust: trust, identity: try issued?.identity())
         }
         let expired = try ScriptedServer.authority.issueClient(bundleID: "com.example.shop", validForDays: -1)
-        world.configuration.tls = try context(expired)
+        world.configuration.connections.tls = try context(expired)
         try world.start(hasToken: false)
         world.run("refusal reported") { !world.refusals.isEmpty && !world.notes.isEmpty }
         #expect(
             world.noted("credentialFault", "refuses the client certificate", "certificate expired"), "\(world.notes)")
-        world.configuration.tls = try context(ScriptedServer.authority.issueClient(bundleID: "com.example.shop"))
+        let renewed = try ScriptedServer.authority.issueClient(bundleID: "com.example.shop")
+        world.configuration.connections.tls = try context(renewed)
         world.transport.replace(configuration: world.configuration, token: nil)
         world.run("connected") { world.capacity > 0 }
         world.complete(0..<1, status: 200)

@@ -100,7 +100,6 @@ final class GatewayPeer: MemoryPeer {
         }
     }
 
-    func channelWritable() {}
     func channelClosed(_ end: ChannelEnd) { isClosed = true }
 
     /// Sends an error answer, and closes the connection unless `closes` is false.
@@ -162,10 +161,11 @@ final class GatewayWorld: TransportScene {
     init() throws {
         let time = try TestTime()
         gateway = ScriptedGateway(loop: time.loop)
-        configuration = BinaryConfiguration(host: "gateway", tls: try ClientContext(trust: .anyone))
+        let target = DialTarget(host: "gateway", port: 2_195)
+        configuration = BinaryConfiguration(ConnectionSettings(target, tls: try ClientContext(trust: .anyone)))
         super.init(time.loop, time)
-        configuration.backOff.firstNs = 20_000_000
-        configuration.backOff.lastNs = 40_000_000
+        configuration.connections.backOff.firstNs = 20_000_000
+        configuration.connections.backOff.lastNs = 40_000_000
     }
 
     var nowNs: Int64 { loop.clock().monotonicNs }

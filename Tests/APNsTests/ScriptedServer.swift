@@ -195,10 +195,11 @@ final class World: TransportScene {
             try server.listen(loop: loop, clientCertificates: clientCertificates)
         }
         prepare(server)
-        configuration = APNsConfiguration(host: "127.0.0.1", port: server.port, tls: try Self.context.get())
+        let target = DialTarget(host: "127.0.0.1", port: server.port)
+        configuration = APNsConfiguration(ConnectionSettings(target, tls: try Self.context.get()))
         super.init(loop, time)
-        configuration.backOff.firstNs = 20_000_000
-        configuration.backOff.lastNs = 40_000_000
+        configuration.connections.backOff.firstNs = 20_000_000
+        configuration.connections.backOff.lastNs = 40_000_000
     }
 
     private static let context = Result {
@@ -237,8 +238,8 @@ final class World: TransportScene {
     ) throws -> World {
         let world = try World(over: wire) { if let streams { $0.options.settings = [.maxConcurrentStreams(streams)] } }
         if let connections {
-            world.configuration.minimumConnections = connections.lowerBound
-            world.configuration.maximumConnections = connections.upperBound
+            world.configuration.connections.minimum = connections.lowerBound
+            world.configuration.connections.maximum = connections.upperBound
         }
         prepare(world)
         try world.connect()

@@ -164,8 +164,8 @@ import Testing
     @Test func `A host that allows no streams is unreachable`() throws {
         let world = try World { $0.options.settings = [.maxConcurrentStreams(0)] }
         world.server.hold()
-        world.configuration.minimumConnections = 2
-        world.configuration.maximumConnections = 2
+        world.configuration.connections.minimum = 2
+        world.configuration.connections.maximum = 2
         func isStreamless(_ note: TransportNote) -> Bool { if case .noStreams = note { true } else { false } }
         try world.start()
         world.run("unreachable") { world.reachable == [false] }
@@ -255,7 +255,7 @@ import Testing
     @Test(arguments: Wire.allCases)
     func `Close waits for the requests on connections`(wire: Wire) throws {
         let world = try World(over: wire) { $0.options.settings = [.maxConcurrentStreams(2)] }
-        world.configuration.maximumConnections = 1
+        world.configuration.connections.maximum = 1
         world.server.onRequest = { _, _ in }
         try world.connect()
         world.send(0..<5)
@@ -309,7 +309,7 @@ import Testing
 
     @Test func `A pool grows while all streams are in use, and shrinks when idle`() throws {
         let world = try World.connected(streams: 8, connections: 1...3) { world in
-            world.configuration.idleConnectionNs = 1_000_000_000
+            world.configuration.connections.idleNs = 1_000_000_000
             world.server.onRequest = { [loop = world.loop] peer, request in
                 loop.schedule(afterNs: 30_000_000) { peer.respond(request.stream) }
             }
@@ -326,7 +326,7 @@ import Testing
 
     @Test func `The peer's flow-control window is respected`() throws {
         let world = try World { $0.options.canStall = true }
-        world.configuration.maximumConnections = 1
+        world.configuration.connections.maximum = 1
         try world.connect()
         try world.server.peers[0].session.setStalled(true)
         // Sixteen bodies of 4,000 bytes fit into 65,535 bytes.
@@ -360,7 +360,7 @@ import Testing
     @Test(arguments: [false, true])
     func `Silence counts as a lost connection while another connection is alive`(isSuspect: Bool) throws {
         let world = try World()
-        world.configuration.minimumConnections = 2
+        world.configuration.connections.minimum = 2
         world.configuration.keepalive.silentNs = 40_000_000
         world.configuration.keepalive.deadNs = 200_000_000
         let poison = World.token(10_000)
@@ -381,7 +381,7 @@ import Testing
 
     @Test func `If no connection is alive, silence counts against no notification`() throws {
         let world = try World()
-        world.configuration.minimumConnections = 2
+        world.configuration.connections.minimum = 2
         world.configuration.keepalive.silentNs = 40_000_000
         world.configuration.keepalive.deadNs = 40_000_000
         world.server.onRequest = { _, _ in for peer in world.server.peers { peer.isDeaf = true } }
@@ -394,8 +394,8 @@ import Testing
 
     @Test func `A connection without answers counts against its requests if another one answers`() throws {
         let world = try World { $0.options.settings = [.maxConcurrentStreams(1)] }
-        world.configuration.minimumConnections = 2
-        world.configuration.maximumConnections = 2
+        world.configuration.connections.minimum = 2
+        world.configuration.connections.maximum = 2
         world.configuration.responseTimeoutNs = 200_000_000
         // The connection with the first request is silent, but answers PINGs.
         var silent: Int?

@@ -128,7 +128,7 @@ struct StartTests {
         settings.connections.idle = .seconds(90)
         let configuration = try LoadedApp(settings).transportConfiguration(1_000)
         #expect(configuration.keepalive.idleNs == 20_000_000_000)
-        #expect(configuration.idleConnectionNs == 90_000_000_000)
+        #expect(configuration.connections.idleNs == 90_000_000_000)
     }
 
     @Test func `A certificate is loaded from one file, two files or the configuration itself`() throws {

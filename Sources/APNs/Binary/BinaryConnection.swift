@@ -40,11 +40,9 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         self.configuration = configuration
         self.transport = transport
         session = BinarySession(hasIdentifiers: configuration.format != .simple)
-        super.init(
-            order, host: configuration.host, port: configuration.port, proxy: configuration.proxy,
-            loop: transport.loop, outbox: transport.outbox)
-        channel = transport.dialer.open(
-            target, context: configuration.tls, options: configuration.channel, delegate: self)
+        let settings = configuration.connections
+        super.init(order, settings, loop: transport.loop, outbox: transport.outbox)
+        channel = transport.dialer.open(target, context: settings.tls, options: settings.channel, delegate: self)
     }
 
     /// The number of notifications without an outcome, not counting the fence.
@@ -279,7 +277,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         }
         if phase == .ready {
             next = min(next, retirementNs)
-            if session.window.isEmpty { next = min(next, lastUsedNs + configuration.idleConnectionNs) }
+            if session.window.isEmpty { next = min(next, lastUsedNs + configuration.connections.idleNs) }
         }
         setAlarm(atNs: next)
     }
@@ -304,7 +302,7 @@ package final class BinaryConnection: PooledConnection, ByteChannelDelegate {
                     : "no answer to a token of zeros: the gateway reads nothing, or it accepts this token and needs "
                         + "binary.fence: false")
         }
-        transport.checkTimes(of: self, isEmpty: session.window.isEmpty, idleNs: configuration.idleConnectionNs)
+        transport.checkTimes(of: self, isEmpty: session.window.isEmpty, idleNs: configuration.connections.idleNs)
         markDirty()
     }
 

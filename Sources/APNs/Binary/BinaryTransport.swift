@@ -21,10 +21,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         self.configuration = configuration
         admission = BinaryAdmission(most: configuration.window.notifications)
         windowNs = configuration.window.durationNs
-        super.init(
-            app: app, host: configuration.host, minimum: configuration.minimumConnections,
-            maximum: configuration.maximumConnections, maxAgeNs: configuration.maxAgeNs,
-            backOff: configuration.backOff, loop: loop, dialer: dialer, random: random, emit: emit)
+        super.init(app: app, configuration.connections, loop: loop, dialer: dialer, random: random, emit: emit)
         start()
     }
 
@@ -58,9 +55,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         // A gateway on probation stays on probation. The next connection sends a fence, and the gateway's answer to it
         // ends the probation.
         if !mustProve { reachability.replaced() }
-        replaceConnections(
-            host: configuration.host, minimum: configuration.minimumConnections,
-            maximum: configuration.maximumConnections, maxAgeNs: configuration.maxAgeNs)
+        replaceConnections(configuration.connections)
         if mustProve { tell(.onProbation) }
     }
 

@@ -35,7 +35,7 @@ package final class FeedbackConnection: ByteChannelDelegate {
         onItem: @escaping (_ seconds: UInt32, _ token: UnsafeRawBufferPointer) -> Void,
         onEnd: @escaping (_ skipped: Int, _ failure: String?) -> Void
     ) {
-        name = DialTarget.text(target.host, target.port)
+        name = target.text
         self.onItem = onItem
         self.onEnd = onEnd
         channel = SecureChannel(dialing: target, context: context, dialer: dialer, loop: loop, delegate: self)

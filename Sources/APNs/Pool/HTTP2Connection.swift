@@ -49,11 +49,9 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
         self.transport = transport
         window = Window(timeoutNs: configuration.responseTimeoutNs)
         keepalive = Keepalive(limits: configuration.keepalive, nowNs: transport.loop.now.monotonicNs)
-        super.init(
-            order, host: configuration.host, port: configuration.port, proxy: configuration.proxy,
-            loop: transport.loop, outbox: transport.outbox)
-        channel = transport.dialer.open(
-            target, context: configuration.tls, options: configuration.channel, delegate: self)
+        let settings = configuration.connections
+        super.init(order, settings, loop: transport.loop, outbox: transport.outbox)
+        channel = transport.dialer.open(target, context: settings.tls, options: settings.channel, delegate: self)
     }
 
     override var unanswered: Int { window.count }
@@ -425,7 +423,7 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
 
     // MARK: Time
 
-    private var idleNs: Int64 { isQuarantine ? configuration.quarantineIdleNs : configuration.idleConnectionNs }
+    private var idleNs: Int64 { isQuarantine ? configuration.quarantineIdleNs : configuration.connections.idleNs }
 
     private func setAlarm() {
         var next = min(keepalive.nextDeadlineNs, retirementNs, window.nextDeadlineNs)

@@ -48,11 +48,11 @@ package class PooledConnection {
     /// the CPU's cache.
     static let eagerBytes = 32 << 10
 
-    init(
-        _ order: DialOrder, host: String, port: UInt16, proxy: DialTarget.Proxy?, loop: Loop, outbox: Outbox
-    ) {
+    init(_ order: DialOrder, _ settings: ConnectionSettings, loop: Loop, outbox: Outbox) {
         self.order = order
-        target = DialTarget(host: host, port: port, proxy: proxy, firstAddress: order.id)
+        var target = settings.target
+        target.firstAddress = order.id
+        self.target = target
         self.loop = loop
         self.outbox = outbox
         alarm = Alarm(loop: loop) { [unowned self] in alarmRang() }

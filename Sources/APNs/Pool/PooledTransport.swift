@@ -24,9 +24,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     /// The last reachability that was reported, or `nil` before the first report.
     private(set) final var reportedReachable: Bool?
 
-    private final var host: String
-    /// The age limit of a connection, or 0 for none.
-    private final var maxAgeNs: Int64
+    private final var settings: ConnectionSettings
     private final var random: any RandomNumberGenerator
     private final var wakeAlarm: Alarm?
     private final var quarantinePlan: PoolPlan
@@ -49,17 +47,17 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     /// - Parameter emit: receives the events at the end of a turn: refusals of the credential, completions, then the
     ///   other events.
     init(
-        app: AppIndex, host: String, minimum: Int, maximum: Int, maxAgeNs: Int64, backOff: BackOff.Limits, loop: Loop,
-        dialer: any ChannelDialer, random: any RandomNumberGenerator, emit: @escaping ([TransportEvent]) -> Void
+        app: AppIndex, _ settings: ConnectionSettings, loop: Loop, dialer: any ChannelDialer,
+        random: any RandomNumberGenerator, emit: @escaping ([TransportEvent]) -> Void
     ) {
-        self.host = host
-        self.maxAgeNs = maxAgeNs
+        self.settings = settings
         self.loop = loop
         self.dialer = dialer
         self.random = random
         outbox = Outbox(app: app, loop: loop, emit: emit)
-        plan = PoolPlan(minimum: minimum, maximum: maximum, backOff: BackOff(limits: backOff))
-        quarantinePlan = PoolPlan(minimum: 0, maximum: 1, isOfQuarantine: true, backOff: BackOff(limits: backOff))
+        let backOff = BackOff(limits: settings.backOff)
+        plan = PoolPlan(minimum: settings.minimum, maximum: settings.maximum, backOff: backOff)
+        quarantinePlan = PoolPlan(minimum: 0, maximum: 1, isOfQuarantine: true, backOff: backOff)
         quarantineAlarm = Alarm(loop: loop) { [unowned self] in tell(.due, ofQuarantine: true) }
         wakeAlarm = Alarm(loop: loop) { [unowned self] in tell(.due) }
     }
@@ -108,15 +106,14 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
         }
     }
 
-    /// Replaces all connections with new ones that use the current configuration. Waiting requests are sent on the
-    /// first new connection.
-    final func replaceConnections(host: String, minimum: Int, maximum: Int, maxAgeNs: Int64) {
-        self.host = host
-        self.maxAgeNs = maxAgeNs
+    /// Replaces all connections with new ones that use these settings. Waiting requests are sent on the first new
+    /// connection.
+    final func replaceConnections(_ settings: ConnectionSettings) {
+        self.settings = settings
         replacements += 1
         for connection in allConnections { connection.isSuperseded = true }
         tell(.replace(minimum: 0, maximum: 1), ofQuarantine: true)
-        tell(.replace(minimum: minimum, maximum: maximum))
+        tell(.replace(minimum: settings.minimum, maximum: settings.maximum))
     }
 
     final func giveBackQueue() { outbox.giveBack(queue.removeAll { _ in true }) }
@@ -163,6 +160,7 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
 
     private final func make(_ id: PoolPlan.ConnectionID, isQuarantine: Bool) -> Connection {
         // The lifetimes are random, so that connections that were opened together are not replaced together.
+        let maxAgeNs = settings.maxAgeNs
         let lifetimeNs =
             maxAgeNs > 0 ? Int64.random(in: (maxAgeNs - maxAgeNs / 4)...maxAgeNs, using: &random) : Int64.max
         return makeConnection(
@@ -171,6 +169,8 @@ package class PooledTransport<Connection: PooledConnection>: TurnEnder {
     }
 
     final var allConnections: [Connection] { connections + (quarantineConnection.map { [$0] } ?? []) }
+
+    final var host: String { settings.target.host }
 
     final var isAnyReady: Bool { connections.contains(where: \.isReady) }
 

@@ -1,5 +1,5 @@
 internal import EventLoop
-internal import Network
+package import Network
 package import PushRecords
 package import PushTransport
 
@@ -49,10 +49,10 @@ package final class Exchange {
 
     package init(_ configuration: APNsConfiguration, token: ProviderToken?) throws(Failure) {
         var configuration = configuration
-        configuration.minimumConnections = 1
-        configuration.maximumConnections = 1
+        configuration.connections.minimum = 1
+        configuration.connections.maximum = 1
         do throws(ChannelEnd) {
-            own = try ProbeLoop(DialTarget.text(configuration.host, configuration.port))
+            own = try ProbeLoop(configuration.connections.target.text)
         } catch {
             throw .notSent(error.text)
         }
@@ -144,4 +144,59 @@ package final class Exchange {
     }
 
     private func end(_ result: Result<Answer, Failure>) { self.result = self.result ?? result }
+}
+
+/// Sends requests for a device token of zeros with an app's credential. The answer shows whether the credential is
+/// valid for a topic, or what is wrong. No device receives anything.
+package enum CredentialProbe {
+    private static let timeoutNs: Int64 = 15_000_000_000
+
+    /// Sends one request for each topic, one at a time. Usually all use one connection, because Apple treats frequent
+    /// reconnects as an attack. If the connection ends after an answer, the unanswered request is sent once more over
+    /// the next connection.
+    ///
+    /// - Parameter take: receives each answer, or the reason why there is none, with host and cause. Returns `false` to
+    ///   stop.
+    package static func run(
+        _ configuration: APNsConfiguration, token: ProviderToken?, topics: [String],
+        take: (_ topic: String, Result<Exchange.Answer, ChannelEnd>) -> Bool
+    ) {
+        let deviceToken = UnsafeRawBufferPointer.lasting(String(repeating: "0", count: 64).utf8)
+        let payload = UnsafeRawBufferPointer.lasting(#"{"aps":{}}"#.utf8)
+        let exchange: Exchange
+        do throws(Exchange.Failure) {
+            exchange = try Exchange(configuration, token: token)
+        } catch {
+            if let first = topics.first { _ = take(first, .failure(end(error, of: configuration))) }
+            return
+        }
+        defer { exchange.close() }
+        var number: UInt32 = 0
+        for topic in topics {
+            let headers = ParsedRequest.Headers(topic: .lasting(topic.utf8), expiration: 0)
+            func send() -> Result<Exchange.Answer, Exchange.Failure> {
+                number += 1
+                let request = OutgoingRequest(
+                    id: NotificationID(number: number, generation: 0), token: deviceToken, payload: payload,
+                    headers: headers)
+                return Result { () throws(Exchange.Failure) in
+                    try exchange.send(request, isPatient: false, timeoutNs: timeoutNs)
+                }
+            }
+            var result = send()
+            if case .failure(.lost) = result, topic != topics.first { result = send() }
+            guard take(topic, result.mapError { end($0, of: configuration) }) else { return }
+        }
+    }
+
+    private static func end(_ failure: Exchange.Failure, of configuration: APNsConfiguration) -> ChannelEnd {
+        let name = configuration.connections.target.text
+        switch failure {
+        case .notSent(let reason): return ChannelEnd(reason ?? "\(name): no connection in time")
+        case .lost(let reason): return ChannelEnd("\(name): no answer\(reason.map { ": \($0)" } ?? "")")
+        case .unanswered(let reason):
+            let time = "within \(timeoutNs / 1_000_000) ms"
+            return ChannelEnd("\(name): no answer \(time)\(reason.map { ": \($0)" } ?? "")")
+        }
+    }
 }

@@ -48,11 +48,9 @@ package enum ManagementRequest {
         _ operation: Operation, bundleID: String, _ configuration: APNsConfiguration, token: ProviderToken?,
         timeoutNs: Int64
     ) throws(ChannelEnd) -> Answer {
-        let target = DialTarget(host: configuration.host, port: configuration.port, proxy: configuration.proxy)
+        let target = configuration.connections.target
         let name = target.text
         let own = try ProbeLoop(name)
-        let lent = LentBytes()
-        let body = lent.lend(operation.parts.body.utf8)
         var options = ClientSession.Options()
         options.responseLimit = answerLimit
         options.wantedHeaders = ["apns-request-id", "apns-channel-id"]
@@ -77,14 +75,14 @@ package enum ManagementRequest {
             }
             guard session.isReady, !isSent, session.freeStreams > 0 else { return nil }
             isSent = true
-            let fields = fields(operation, bundleID, authority: configuration.authority, token: token, lent)
+            let fields = fields(operation, bundleID, authority: configuration.authority, token: token)
+            let body = UnsafeRawBufferPointer.lasting(operation.parts.body.utf8)
             guard try session.submit(fields, body: body, user: 0, keep: 0b11) == .refused else { return nil }
             return .failure(ChannelEnd("\(name): the HTTP/2 connection accepts no more requests"))
         }
-        defer { withExtendedLifetime(lent) {} }
         do throws(ChannelEnd) {
             return try own.exchange(
-                target, configuration.tls, request, timeoutNs: timeoutNs,
+                target, configuration.connections.tls, request, timeoutNs: timeoutNs,
                 timedOut: ChannelEnd("\(name): no answer within \(timeoutNs / 1_000_000) ms"))
         } catch {
             throw ChannelEnd(error.text + goAway, kind: error.kind)
@@ -92,18 +90,18 @@ package enum ManagementRequest {
     }
 
     private static func fields(
-        _ operation: Operation, _ bundleID: String, authority: String, token: ProviderToken?, _ lent: LentBytes
+        _ operation: Operation, _ bundleID: String, authority: String, token: ProviderToken?
     ) -> HeaderList {
         var list = HeaderList()
-        list.append(":method", lent.lend(operation.parts.method.utf8))
+        list.append(":method", .lasting(operation.parts.method.utf8))
         list.append(":scheme", "https")
-        list.append(":path", lent.lend("/1/apps/\(bundleID)/\(operation.parts.resource)".utf8), .never)
-        list.append(":authority", lent.lend(authority.utf8))
+        list.append(":path", .lasting("/1/apps/\(bundleID)/\(operation.parts.resource)".utf8), .never)
+        list.append(":authority", .lasting(authority.utf8))
         if let token {
             token.refresh(now: LoopTime.read())
             list.append("authorization", token.headerValue, .credential)
         }
-        if let channel = operation.parts.channel { list.append("apns-channel-id", lent.lend(channel.utf8), .never) }
+        if let channel = operation.parts.channel { list.append("apns-channel-id", .lasting(channel.utf8), .never) }
         return list
     }
 

@@ -11,16 +11,11 @@
 #include <openssl/ec.h>
 #include <openssl/evp.h>
 
-static inline int openssl_ctx_set_min_tls12(SSL_CTX *context) {
-    return (int)SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
-}
-
-static inline void openssl_ctx_disable_session_cache(SSL_CTX *context) {
+/// Requires TLS 1.2 or later, and disables renegotiation, compression and the resumption of sessions.
+static inline void openssl_ctx_restrict(SSL_CTX *context) {
+    SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
-}
-
-static inline uint64_t openssl_options(void) {
-    return SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_NO_TICKET;
+    SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_NO_TICKET);
 }
 
 /// Sets the Server Name Indication. OpenSSL copies the name.
@@ -30,9 +25,10 @@ static inline int openssl_set_server_name(SSL *ssl, const char *name) {
 
 static inline EVP_PKEY *openssl_generate_p256(void) { return EVP_EC_gen("P-256"); }
 
-static inline int openssl_error_reason(unsigned long code) { return ERR_GET_REASON(code); }
-
-static inline int openssl_error_library(unsigned long code) { return ERR_GET_LIB(code); }
+/// Returns an error's reason, such as SSL_R_UNEXPECTED_EOF_WHILE_READING, or 0 if the error is not about TLS.
+static inline int openssl_tls_reason(unsigned long code) {
+    return ERR_GET_LIB(code) == ERR_LIB_SSL ? ERR_GET_REASON(code) : 0;
+}
 
 /// Adds a certificate to the chain. The chain takes its own reference.
 static inline int openssl_ctx_add_chain(SSL_CTX *context, X509 *certificate) {

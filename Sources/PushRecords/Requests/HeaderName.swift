@@ -204,6 +204,13 @@ extension UnsafeRawBufferPointer {
     /// A buffer without an address, which represents an absent value.
     @inlinable package static var nothing: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: nil, count: 0) }
 
+    /// Returns a copy of the bytes that is never freed, for commands, which end soon.
+    package static func lasting(_ bytes: some Collection<UInt8>) -> UnsafeRawBufferPointer {
+        let copy = UnsafeMutableRawBufferPointer.allocate(byteCount: bytes.count, alignment: 8)
+        copy.copyBytes(from: bytes)
+        return UnsafeRawBufferPointer(copy)
+    }
+
     @inline(__always)
     func part(_ start: Int, _ end: Int) -> UnsafeRawBufferPointer {
         UnsafeRawBufferPointer(start: baseAddress! + start, count: end &- start)

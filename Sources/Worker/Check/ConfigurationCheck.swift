@@ -208,7 +208,7 @@ package struct ConfigurationCheck {
     private func reach(_ feedback: BinarySettings.Feedback, of app: LoadedApp) -> Bool {
         let target = DialTarget(host: feedback.host, port: UInt16(clamping: feedback.port), proxy: app.proxy)
         return report(reaching: target, of: app, as: " the feedback service") {
-            let address = try ReachProbe.run(target)
+            let address = try HostProbe.reach(target)
             return (
                 address,
                 "; TLS and the certificate were not tested, because the service would send its tokens and delete them"

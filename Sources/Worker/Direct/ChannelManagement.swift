@@ -2,6 +2,7 @@ package import APNs
 package import Configuration
 internal import JSON
 package import Kafka
+internal import Network
 package import PushRecords
 
 /// Creates, reads, lists and deletes an app's broadcast channels at Apple, with a new connection for each request.
@@ -32,9 +33,9 @@ package enum ChannelManagement {
         let said: ManagementRequest.Answer
         do {
             let app = try LoadedApp(settings)
-            var configuration = APNsConfiguration(
-                host: settings.manageHost, port: UInt16(clamping: settings.managePort), tls: app.context)
-            configuration.proxy = app.proxy
+            let target = DialTarget(
+                host: settings.manageHost, port: UInt16(clamping: settings.managePort), proxy: app.proxy)
+            let configuration = APNsConfiguration(ConnectionSettings(target, tls: app.context))
             said = try ManagementRequest.send(
                 operation, bundleID: bundleID, configuration, token: ProviderTokens().token(of: app),
                 timeoutNs: timeoutNs)

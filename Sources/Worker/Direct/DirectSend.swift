@@ -87,12 +87,12 @@ private struct KeptRequest {
 
     init(_ record: RequestRecord) throws(CommandFailure) {
         let headers = record.headers.map {
-            RecordHeader(name: Self.keep($0.name.utf8), value: Self.keep($0.value))
+            RecordHeader(name: .lasting($0.name.utf8), value: .lasting($0.value))
         }
-        let key = record.key.map { Self.keep($0) } ?? .nothing
+        let key = record.key.map { UnsafeRawBufferPointer.lasting($0) } ?? .nothing
         var parser = RequestParser()
         parsed = headers.withUnsafeBufferPointer {
-            parser.parse(key: key, value: Self.keep(record.value), headers: $0, role: .request)
+            parser.parse(key: key, value: .lasting(record.value), headers: $0, role: .request)
         }
         guard parsed.target == .device, !parsed.isInvalid else {
             throw CommandFailure("the record is not a valid request for one device: \(parsed.detail.text)")
@@ -101,17 +101,11 @@ private struct KeptRequest {
 
     func outgoing(_ topic: String) -> OutgoingRequest {
         var headers = parsed.headers
-        headers.topic = Self.keep(topic.utf8)
+        headers.topic = .lasting(topic.utf8)
         if headers.apnsID == .none { headers.apnsID = .random() }
         return OutgoingRequest(
             id: NotificationID(slot: NotificationSlot(0), generation: 0), token: parsed.token, payload: parsed.payload,
             headers: headers)
-    }
-
-    private static func keep(_ bytes: some Collection<UInt8>) -> UnsafeRawBufferPointer {
-        let copy = UnsafeMutableRawBufferPointer.allocate(byteCount: bytes.count, alignment: 1)
-        copy.copyBytes(from: bytes)
-        return UnsafeRawBufferPointer(copy)
     }
 }
 

@@ -13,14 +13,18 @@ struct TransportSettings: Sendable {
 }
 
 extension LoadedApp {
-    func transportConfiguration(_ responseTimeoutNs: Int64) -> APNsConfiguration {
-        var result = APNsConfiguration(host: settings.host, port: UInt16(clamping: settings.port), tls: context)
-        result.proxy = proxy
-        result.minimumConnections = settings.connections.min
-        result.maximumConnections = settings.connections.max
-        result.keepalive.idleNs = settings.connections.ping.nanoseconds
-        result.idleConnectionNs = settings.connections.idle.nanoseconds
+    private var connections: ConnectionSettings {
+        var result = ConnectionSettings(target, tls: context)
+        result.minimum = settings.connections.min
+        result.maximum = settings.connections.max
+        result.idleNs = settings.connections.idle.nanoseconds
         result.maxAgeNs = settings.connections.maxAge.nanoseconds
+        return result
+    }
+
+    func transportConfiguration(_ responseTimeoutNs: Int64) -> APNsConfiguration {
+        var result = APNsConfiguration(connections)
+        result.keepalive.idleNs = settings.connections.ping.nanoseconds
         result.responseTimeoutNs = responseTimeoutNs
         result.indexAuthorization = settings.indexesAuthorization
         return result
@@ -28,8 +32,7 @@ extension LoadedApp {
 
     func binaryConfiguration(_ longestWindowNs: Int64) -> BinaryConfiguration {
         let binary = settings.binary ?? BinarySettings()
-        var result = BinaryConfiguration(host: settings.host, port: UInt16(clamping: settings.port), tls: context)
-        result.proxy = proxy
+        var result = BinaryConfiguration(connections)
         result.format = binary.format.ofTransport
         result.window.durationNs = binary.window.duration.nanoseconds
         result.window.longestNs =
@@ -39,10 +42,6 @@ extension LoadedApp {
         result.resendsDiscarded = binary.resends
         result.answersFence = binary.answersFence
         result.payloadLimit = binary.payloadLimit
-        result.minimumConnections = settings.connections.min
-        result.maximumConnections = settings.connections.max
-        result.idleConnectionNs = settings.connections.idle.nanoseconds
-        result.maxAgeNs = settings.connections.maxAge.nanoseconds
         return result
     }
 }

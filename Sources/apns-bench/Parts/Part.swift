@@ -128,9 +128,5 @@ enum PartInputs {
     }
 
     /// Returns a copy of the text that is never freed.
-    static func lasting(_ text: String) -> UnsafeRawBufferPointer {
-        let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: text.utf8.count, alignment: 8)
-        bytes.copyBytes(from: text.utf8)
-        return UnsafeRawBufferPointer(bytes)
-    }
+    static func lasting(_ text: String) -> UnsafeRawBufferPointer { .lasting(text.utf8) }
 }

@@ -77,9 +77,9 @@ final class EncodePart: TransportPart, PartRun {
         answer.append(":status", "200")
         answer.append(
             "apns-id", PartInputs.lasting("0a1b2c3d-4e5f-8a6b-9c7d-8e9fa0b1c2d3"), .nameOnly(slot: 0))
-        var configuration = APNsConfiguration(
-            host: "api.push.apple.com", tls: try ClientContext(trust: .anyone))
-        configuration.maximumConnections = 1
+        let target = DialTarget(host: "api.push.apple.com", port: 443)
+        var configuration = APNsConfiguration(ConnectionSettings(target, tls: try ClientContext(trust: .anyone)))
+        configuration.connections.maximum = 1
         let token = ProviderToken(
             keyID: "BENCHKEY01", teamID: "BENCHTEAM1", key: try SigningKey(pem: SelfSigned.privateKey()))
         transport = APNsTransport(
@@ -132,9 +132,10 @@ final class FramesPart: TransportPart, PartRun {
 
     override init() throws {
         try super.init()
-        var configuration = BinaryConfiguration(
-            host: "gateway.example.com", tls: try ClientContext(trust: .anyone, alpn: []))
-        configuration.maximumConnections = 1
+        let target = DialTarget(host: "gateway.example.com", port: 2_195)
+        let context = try ClientContext(trust: .anyone, alpn: [])
+        var configuration = BinaryConfiguration(ConnectionSettings(target, tls: context))
+        configuration.connections.maximum = 1
         configuration.window.durationNs = Self.windowNs
         configuration.window.longestNs = Self.windowNs
         transport = BinaryTransport(app: AppIndex(0), configuration: configuration, loop: loop, dialer: wire) {

@@ -85,16 +85,16 @@ final class TransportWorld {
     // MARK: Settings
 
     private static func http(_ chronicle: WorldChronicle, _ context: ClientContext) -> APNsConfiguration {
-        var it = APNsConfiguration(host: "server", tls: context)
-        it.minimumConnections = chronicle.pick([0, 0, 1, 1, 2, 3])
-        it.maximumConnections = max(1, it.minimumConnections) + chronicle.number(0...4)
+        var it = APNsConfiguration(ConnectionSettings(DialTarget(host: "server", port: 443), tls: context))
+        it.connections.minimum = chronicle.pick([0, 0, 1, 1, 2, 3])
+        it.connections.maximum = max(1, it.connections.minimum) + chronicle.number(0...4)
         it.responseTimeoutNs = chronicle.ms(3_000...8_000)
         it.unansweredNs = chronicle.ms(1_000...4_000)
         it.keepalive.idleNs = chronicle.ms(3_000...20_000)
         it.keepalive.silentNs = chronicle.ms(500...2_000)
         it.keepalive.deadNs = chronicle.ms(500...3_000)
-        it.backOff = backOff(chronicle)
-        it.idleConnectionNs = chronicle.ms(2_000...20_000)
+        it.connections.backOff = backOff(chronicle)
+        it.connections.idleNs = chronicle.ms(2_000...20_000)
         it.quarantineIdleNs = chronicle.ms(1_000...10_000)
         it.errorSpanNs = chronicle.ms(500...3_000)
         it.topicAgeNs = chronicle.ms(100...5_000)
@@ -104,17 +104,17 @@ final class TransportWorld {
     }
 
     private static func binary(_ chronicle: WorldChronicle, _ context: ClientContext) -> BinaryConfiguration {
-        var it = BinaryConfiguration(host: "gateway", tls: context)
+        var it = BinaryConfiguration(ConnectionSettings(DialTarget(host: "gateway", port: 2_195), tls: context))
         it.format = chronicle.pick([.framed, .framed, .enhanced, .simple])
-        it.minimumConnections = chronicle.pick([0, 0, 1, 1, 2, 3])
-        it.maximumConnections = max(1, it.minimumConnections) + chronicle.number(0...4)
+        it.connections.minimum = chronicle.pick([0, 0, 1, 1, 2, 3])
+        it.connections.maximum = max(1, it.connections.minimum) + chronicle.number(0...4)
         it.window = window(chronicle)
         it.resendsDiscarded = chronicle.chance(85)
         it.answersFence = chronicle.chance(80)
         it.payloadLimit = chronicle.pick([256, 2_048, 2_048])
-        it.idleConnectionNs = chronicle.ms(2_000...20_000)
+        it.connections.idleNs = chronicle.ms(2_000...20_000)
         it.silenceNs = chronicle.ms(2_000...10_000)
-        it.backOff = backOff(chronicle)
+        it.connections.backOff = backOff(chronicle)
         return it
     }
 
@@ -134,10 +134,11 @@ final class TransportWorld {
         return limits
     }
 
-    var maximum: Int { isBinary ? binary.maximumConnections : http.maximumConnections }
-    var minimum: Int { isBinary ? binary.minimumConnections : http.minimumConnections }
-    private var idleNs: Int64 { isBinary ? binary.idleConnectionNs : http.idleConnectionNs }
-    var backOff: BackOff.Limits { isBinary ? binary.backOff : http.backOff }
+    private var connections: ConnectionSettings { isBinary ? binary.connections : http.connections }
+    var maximum: Int { connections.maximum }
+    var minimum: Int { connections.minimum }
+    private var idleNs: Int64 { connections.idleNs }
+    var backOff: BackOff.Limits { connections.backOff }
 
     // MARK: The run
 
@@ -317,15 +318,15 @@ final class TransportWorld {
         recent.replacementsNs.append(time.nowNs)
         told.endsInRow = 0
         if let transport = transport as? APNsTransport {
-            http.minimumConnections = minimum
-            http.maximumConnections = most
-            http.host = "server\(chronicle.number(1...9))"
+            http.connections.minimum = minimum
+            http.connections.maximum = most
+            http.connections.target.host = "server\(chronicle.number(1...9))"
             if chronicle.chance(20) { provider = provider == nil ? try? World.providerToken() : nil }
             transport.replace(configuration: http, token: provider)
         } else if let transport = transport as? BinaryTransport {
-            binary.minimumConnections = minimum
-            binary.maximumConnections = most
-            binary.host = "gateway\(chronicle.number(1...9))"
+            binary.connections.minimum = minimum
+            binary.connections.maximum = most
+            binary.connections.target.host = "gateway\(chronicle.number(1...9))"
             if chronicle.chance(30) { binary.window = Self.window(chronicle) }
             transport.replace(configuration: binary)
         }

@@ -74,7 +74,6 @@ final class WorldGatewayPeer: WorldPeer {
         program()
     }
 
-    func channelWritable() {}
     func channelClosed(_ end: ChannelEnd) { isClosed = true }
 
     private func came(_ frame: ReadFrame, end: Int64) {
