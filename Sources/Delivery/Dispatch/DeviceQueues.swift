@@ -37,6 +37,7 @@ struct DeviceQueues: ~Copyable {
     // MARK: Adding and removing
 
     /// Returns the head of the queue of the notification's device. The notification must have the device's hash.
+    @inline(__always)
     private func head(for slot: NotificationSlot, in store: borrowing NotificationStore) -> NotificationSlot? {
         let (token, queueApp) = (store[slot].token, queueApps[Int(store[slot].app)])
         return heads.head(hash: store[slot].queue.hash) { head in

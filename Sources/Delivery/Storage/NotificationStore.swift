@@ -203,6 +203,7 @@ struct NotificationStore: ~Copyable {
     ///   - firstMs: The timestamp of the original request.
     ///   - app: The index of the request's app, or -1 if no app is known.
     ///   - defaultTopic: The topic for a request that names no topic.
+    @inline(__always)
     mutating func makeBody(
         of record: RecordSlot, _ request: ParsedRequest, in partition: borrowing Partition, firstMs: Int64,
         app: Int32, defaultTopic: UnsafeRawBufferPointer
