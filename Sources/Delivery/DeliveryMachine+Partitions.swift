@@ -81,8 +81,9 @@ extension DeliveryMachine {
         }
         let share = enterShare(role, topic: topic)
         ledger.begin(
-            id, topic: topic, number: number, group: share.group, tierDelayMs: share.delayMs, committed: base, map: map,
-            lastCommit: lastCommit)
+            Partition(
+                id: id, topic: topic, number: number, group: share.group, tierDelayMs: share.delayMs, committed: base,
+                map: map, lastCommit: lastCommit, settings: settlement.settings))
         if committedOffset == nil, let logEnd, logEnd > from { ledger[id.slot].unsetRecords = logEnd - from }
         store.budget.setRead(true, share.group)
         return id
@@ -125,9 +126,10 @@ extension DeliveryMachine {
             .logChanged(new, committed: ledger[old].offsets.highestReceived + 1, start: start, end: logEnd))
         let map = CommitMap(doubtedBelow: ledger[old].sentEnd, logStart: start, logEnd: logEnd)
         ledger.begin(
-            new, topic: ledger[old].topicText, number: ledger[old].number, group: ledger[old].group,
-            tierDelayMs: ledger[old].tierDelayMs, committed: start, map: map, lastCommit: nil,
-            metadataLimit: ledger[old].metadataLimit)
+            Partition(
+                id: new, topic: ledger[old].topicText, number: ledger[old].number, group: ledger[old].group,
+                tierDelayMs: ledger[old].tierDelayMs, committed: start, map: map, settings: settlement.settings))
+        ledger[new.slot].metadataLimit = ledger[old].metadataLimit
         store.budget.setRead(true, ledger[new.slot].group)
         release([id])
         return new

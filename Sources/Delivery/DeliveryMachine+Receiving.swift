@@ -49,10 +49,10 @@ extension DeliveryMachine {
     ) -> Receipt {
         self.now = now
         let timestampMs = RecordTime.checked(timestampMs)
-        guard let partition = ledger.find(id), ledger[partition].phase == .active else { return .ignored }
         // After the record settles, the worker may commit this offset plus one, which must be valid too.
-        guard offset >= 0, offset < OffsetLimit.highest else { return .ignored }
-        guard offset > ledger[partition].offsets.highestKnown else { return .ignored }
+        guard let partition = ledger.find(id), ledger[partition].phase == .active,
+            offset > ledger[partition].offsets.highestKnown, offset < OffsetLimit.highest
+        else { return .ignored }
 
         let isRetry = ledger[partition].tierDelayMs > 0
         var request =
@@ -92,14 +92,10 @@ extension DeliveryMachine {
         let isDue = Int64(request.notBefore) &* 1_000 <= now.wallMs
         store[record].startMs = isDue ? RecordTime.start(firstMs, notBefore: request.notBefore) : RecordTime.unknown
         store[record].receivedNs = now.ns
-        let isList: Bool
-        switch request.target {
-        case .none:
+        if request.target == .none {
             // The index equals the record's `count` of 1, so the record counts as completely admitted.
             store[record].cursor.index = 1
             return admitDeadLetter(record, request, letterBytes)
-        case .devices: isList = true
-        case .device, .channel: isList = false
         }
 
         let count = Int32(request.tokenCount)
@@ -108,7 +104,7 @@ extension DeliveryMachine {
         store[record].hasSettledIndexes = !settledIndexes.isEmpty
         if count > 1 { ledger[partition].fanOuts += 1 }
         ledger[partition].horizon.received(count: count)
-        if isList { store.makeIndexes(of: record, settled: settledIndexes) }
+        if request.target == .devices { store.makeIndexes(of: record, settled: settledIndexes) }
         makeBody(of: record, &request, partition, firstMs)
         if ledger[partition].firstAdmitting != .none || !admit(record, limit: Self.admissionPiece) {
             ledger[partition].waitForAdmission(record, in: &store)
@@ -122,13 +118,8 @@ extension DeliveryMachine {
     private mutating func makeBody(
         of record: RecordSlot, _ request: inout ParsedRequest, _ partition: PartitionSlot, _ firstMs: Int64
     ) {
-        let offset = store[record].offset
-        let startMs = RecordTime.start(firstMs, notBefore: request.notBefore)
-        let isTooOld =
-            settlement.settings.maxAgeMs > 0
-            && RecordTime.age(of: startMs, nowMs: now.wallMs) > settlement.settings.maxAgeMs
         // An invalid request is not in doubt, because the previous owner rejected it too.
-        let isInDoubt = !request.isInvalid && offset < ledger[partition].offsets.inheritedHorizon
+        let isInDoubt = !request.isInvalid && store[record].offset < ledger[partition].offsets.inheritedHorizon
         // A scheduled time beyond `delivery.max_ahead` is probably a mistake. For a retry record, the time was accepted
         // when the original request was read. If this machine's clock is behind, the request's timestamp is later.
         let scheduledMs = Int64(request.notBefore) &* 1_000
@@ -152,8 +143,11 @@ extension DeliveryMachine {
             request.refuse(reason, detail)
         }
         store.makeBody(
-            of: record, request, in: ledger[partition], firstMs: firstMs, isTooOld: isTooOld, isInDoubt: isInDoubt,
-            app: app, firstApp: firstApp, defaultTopic: defaultTopic)
+            of: record, request, in: ledger[partition], firstMs: firstMs, app: app, defaultTopic: defaultTopic)
+        store[bodyOf: record].firstApp = firstApp
+        store[bodyOf: record].isInDoubt = isInDoubt
+        let maxAgeMs = settlement.settings.maxAgeMs
+        store[bodyOf: record].isTooOld = maxAgeMs > 0 && store.isLate(record, limitMs: maxAgeMs, now: now)
     }
 
     /// Admits a record that becomes a dead letter, as one notification. The publisher retains the record's bytes until

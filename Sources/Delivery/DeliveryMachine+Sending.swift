@@ -36,8 +36,9 @@ extension DeliveryMachine {
         case .behind:
             break
         case .full(let turnedAway):
-            let tier = settlement.tiers.tier(turnedAway: turnedAway, limit: settlement.settings.deviceQueueLimit)
-            deferToTier(slot, .device, deviceTier: tier)
+            store[slot].deviceTier = settlement.tiers.tier(
+                turnedAway: turnedAway, limit: settlement.settings.deviceQueueLimit)
+            deferToTier(slot, .device)
         }
     }
 
@@ -88,14 +89,14 @@ extension DeliveryMachine {
             takeOut(slot)
             store[slot].state = .admitted
             // A scheduled notification whose time has come while it waited is sent instead of moved to a tier.
-            if store[slot].deferral?.reason == .scheduled, store.notBeforeMs(slot) <= now.wallMs,
+            if store[slot].deferral == .scheduled, store.notBeforeMs(slot) <= now.wallMs,
                 ledger.isSending(slot, in: store)
             {
                 store[slot].deferral = nil
             }
             // A circuit may have opened while the notification waited.
-            if let deferral = store[slot].deferral ?? reasonToDefer(slot).map({ .init(reason: $0) }) {
-                moveDeferred(slot, deferral)
+            if let reason = store[slot].deferral ?? reasonToDefer(slot) {
+                moveDeferred(slot, reason)
             } else {
                 waitForTurn(slot)
             }
@@ -146,7 +147,7 @@ extension DeliveryMachine {
         precondition(store.hasBody(record), "A ready notification must have its bytes")
         guard store[bodyOf: record].notBeforeMs <= now.wallMs else {
             // The clock was set back after the record was read, so the scheduled time is in the future again.
-            moveDeferred(slot, Notification.Deferral(reason: .scheduled))
+            moveDeferred(slot, .scheduled)
             return false
         }
         if store.isPastExpiration(record, now: now) {
@@ -155,7 +156,7 @@ extension DeliveryMachine {
                 conclude(slot, .expired)
                 return false
             case nil:
-                moveDeferred(slot, Notification.Deferral(reason: .clock))
+                moveDeferred(slot, .clock)
                 return false
             case false?: break
             }
@@ -179,7 +180,6 @@ extension DeliveryMachine {
 
     private mutating func handOut(_ slot: NotificationSlot, _ handedMs: UInt32) -> OutgoingRequest {
         let record = store[slot].record
-        guard let place = store.place(of: record) else { preconditionFailure("A sent notification must have bytes") }
         store[slot].state = .handed(atMs: handedMs)
         store[record].handed += 1
         var headers = store[bodyOf: record].headers
@@ -187,7 +187,8 @@ extension DeliveryMachine {
             index: store[slot].index, isDerived: settlement.settings.derivesIDs)
         return OutgoingRequest(
             id: store.id(of: slot), token: store[slot].token, payload: store[bodyOf: record].payload, headers: headers,
-            isBroadcast: store[bodyOf: record].isBroadcast, isSuspect: store[slot].isSuspect, place: place)
+            isBroadcast: store[bodyOf: record].isBroadcast, isSuspect: store[slot].isSuspect,
+            place: store.place(of: record))
     }
 
     /// Calls `body` with the requests to recall from each transport. Post them as `TransportCommand.recall`.

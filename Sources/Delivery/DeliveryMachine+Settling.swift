@@ -56,39 +56,38 @@ extension DeliveryMachine {
 
     /// Moves a notification to a retry tier as soon as the send horizon allows this. The device's notifications may
     /// then lose their order.
-    mutating func deferToTier(_ slot: NotificationSlot, _ reason: DeferralReason, deviceTier: UInt8 = 0) {
+    mutating func deferToTier(_ slot: NotificationSlot, _ reason: DeferralReason) {
         takeOut(slot)
         leaveDeviceQueue(slot)
         guard store.mayBeDeferred(slot, nowMs: now.wallMs) else { return conclude(slot, .expired) }
         guard let partition = ledger.find(store[recordOf: slot].partition) else {
             preconditionFailure("A deferred notification must belong to an assignment")
         }
-        let deferral = Notification.Deferral(reason: reason, deviceTier: deviceTier)
         // A worker will send the notification when it reads the retry record. If the partition's next owner also reads
         // the original record again, it must mark the notification in doubt. The send horizon must therefore be above
         // the record before the move. An `unwritable` notification does not wait: its record was below the horizon when
         // it was sent, and after a lost session the next commit might never come.
         guard reason == .unwritable || ledger[partition].horizon.allows(store[recordOf: slot].offset) else {
-            store[slot].deferral = deferral
+            store[slot].deferral = reason
             waitForHorizon(slot, partition)
             return
         }
-        moveDeferred(slot, deferral)
+        moveDeferred(slot, reason)
     }
 
     /// Moves a notification to the tier for this reason. This uses up an attempt only for `unprocessed` without a
     /// maximum age.
-    mutating func moveDeferred(_ slot: NotificationSlot, _ deferral: Notification.Deferral) {
+    mutating func moveDeferred(_ slot: NotificationSlot, _ reason: DeferralReason) {
         dispatch.breakers.endProbe(slot, in: store)
         // Later commits must keep the send horizon above this record until it settles, because a worker may send the
         // notification after it has read the retry record.
         if let partition = ledger.find(store[recordOf: slot].partition) {
             ledger[partition].horizon.advance(to: store[recordOf: slot].offset)
         }
-        journal.counters.apps[Int(store[slot].app)].heldByCause[Int(deferral.reason.rawValue)] &+= 1
+        journal.counters.apps[Int(store[slot].app)].heldByCause[Int(reason.rawValue)] &+= 1
         // Without a maximum age, APNs could refuse a notification forever, so each such deferral uses up an attempt.
-        let isAttempt = deferral.reason == .unprocessed && settlement.settings.maxAgeMs == 0
-        moveToTier(slot, tier(of: slot, deferral), asAttempt: isAttempt)
+        let isAttempt = reason == .unprocessed && settlement.settings.maxAgeMs == 0
+        moveToTier(slot, tier(of: slot, reason), asAttempt: isAttempt)
     }
 
     /// Returns the tier of a deferred notification: usually the shortest, or a longer one after a long deferral.
@@ -96,21 +95,22 @@ extension DeliveryMachine {
     /// If a device queue or an app's share is full, the tier's delay is about the expected wait. A notification with a
     /// dead token gets a longer tier each time: no user waits for it, and each return costs another request to APNs and
     /// another retry record.
-    private mutating func tier(of slot: NotificationSlot, _ deferral: Notification.Deferral) -> Int {
+    private mutating func tier(of slot: NotificationSlot, _ reason: DeferralReason) -> Int {
         let tiers = settlement.tiers
         // Scheduling is normal operation, so no event is logged.
-        if deferral.reason == .scheduled { return tiers.tier(dueInMs: store.notBeforeMs(slot) - now.wallMs) }
+        if reason == .scheduled { return tiers.tier(dueInMs: store.notBeforeMs(slot) - now.wallMs) }
         // `pauseNs` must be longer than a stay in the shortest tier, so that a notification that returns and is
         // deferred again continues the series of deferrals.
-        let noted = dispatch.breakers.note(
-            deferral.reason, of: Int(store[slot].app),
-            pauseNs: max(60_000_000_000, tiers.delayMs(of: tiers.writable(0)) * 2_000_000),
-            roundNs: tiers.delayMs(of: 0) * 1_000_000, journal: &journal)
+        let pauseNs = max(60_000_000_000, tiers.delayMs(of: tiers.writable(0)) * 2_000_000)
+        let app = Int(store[slot].app)
+        let noted = dispatch.breakers.apps[app].deferred[Int(reason.rawValue)].note(
+            now.ns, pauseNs: reason.isSporadic ? pauseNs : nil, roundNs: tiers.delayMs(of: 0) * 1_000_000)
+        if noted.isNews { journal.events.append(.held(app: AppIndex(app), reason)) }
         let isLong = noted.forNs >= Self.longDeferralNs
         let lasting = isLong ? tiers.tier(delayMs: VerdictTable.longDelayMs, previousMs: 0) : 0
-        switch deferral.reason {
+        switch reason {
         case .device:
-            return tiers.writable(Int(deferral.deviceTier))
+            return tiers.writable(Int(store[slot].deviceTier))
         case .share:
             // In each round, about as many notifications are admitted as the app's share allows.
             let rounds = Int64(noted.before / max(1, store.budget.notifications.total / 2) + 1)
@@ -208,7 +208,7 @@ extension DeliveryMachine {
         settlement.emptyUnwritableTiers(in: &store, nowMs: now.wallMs)
         guard !self.isWritable(.unregistered) else { return }
         for slot in settlement.takeDeadTokens(in: &store) {
-            moveDeferred(slot, Notification.Deferral(reason: .unwritable))
+            moveDeferred(slot, .unwritable)
         }
     }
 

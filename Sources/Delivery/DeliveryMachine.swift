@@ -59,8 +59,7 @@ package struct DeliveryMachine: ~Copyable {
 
     /// Returns and removes the events to log.
     package mutating func takeEvents() -> [DeliveryEvent] {
-        guard !journal.events.isEmpty else { return [] }
-        defer { journal.events.removeAll() }
+        defer { journal.events = [] }
         return journal.events
     }
 
@@ -118,7 +117,7 @@ package struct DeliveryMachine: ~Copyable {
         }
         for app in mapping.removed { dispatch.remove(app.value) }
         dispatch.breakers.finishReload(journal: &journal)
-        store.budget.setTotal(settlement.settings.mostOpen(streams: dispatch.capacity))
+        store.budget.notifications.setTotal(settlement.settings.mostOpen(streams: dispatch.capacity))
         followCircuits()
         return mapping
     }
@@ -128,14 +127,14 @@ package struct DeliveryMachine: ~Copyable {
     /// Sets how many requests of this app may be unanswered at once (`TransportEvent.capacity`).
     package mutating func setCapacity(_ app: AppIndex, requests: Int, now: DeliveryTime) {
         self.now = now
-        guard !apps.isRemoved(app.value) else { return }
+        guard !dispatch.breakers.apps[app.value].isRemoved else { return }
         let wasConnected = dispatch.apps[app.value].capacity > 0
         dispatch.setCapacity(app.value, requests)
         if wasConnected != (requests > 0) {
             dispatch.breakers.setConnected(app.value, requests > 0, journal: &journal)
             followCircuits()
         }
-        store.budget.setTotal(settlement.settings.mostOpen(streams: dispatch.capacity))
+        store.budget.notifications.setTotal(settlement.settings.mostOpen(streams: dispatch.capacity))
     }
 
     /// Sets whether the transport reaches the app's host (`TransportEvent.reachable`).

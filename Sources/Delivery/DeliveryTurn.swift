@@ -91,10 +91,10 @@ package struct DeliveryTurn {
         var now = now
         transports.deliver(to: &machine, now: now)
         machine.advance(now: now)
-        if hasKafkaNews || isKafkaDue(requests, records, now) {
+        if hasKafkaNews || kafkaDueNs(requests, records, now) <= now.ns {
             hasKafkaNews = false
-            lastServedNs = now.ns
             now = try requests.serve(&machine, now: now)
+            lastServedNs = now.ns
             records.acknowledge(&machine, now: now)
         }
         let hasMore = records.isBackedUp ? false : try requests.read(into: &machine, now: now)
@@ -102,28 +102,16 @@ package struct DeliveryTurn {
         transports.recall(from: &machine)
         records.publish(&machine, now: now)
         requests.commit(&machine, now: now)
-        return End(
-            hasMore: hasMore, events: machine.takeEvents(),
-            deadlineNs: deadlineNs(machine, requests, records, now))
-    }
-
-    /// Returns whether Kafka's events must be handled because a timer is due, although no event woke the owner.
-    private func isKafkaDue(_ requests: some RequestSource, _ records: some RecordSink, _ now: DeliveryTime) -> Bool {
-        if now.ns - lastServedNs >= Self.serveEveryNs { return true }
-        if let next = records.nextDeadlineNs, next <= now.ns { return true }
-        return requests.nextDeadlineNs(now: now).map { $0 <= now.ns } ?? false
-    }
-
-    private func deadlineNs(
-        _ machine: borrowing DeliveryMachine, _ requests: some RequestSource, _ records: some RecordSink,
-        _ now: DeliveryTime
-    ) -> Int64 {
-        var deadlineNs = now.ns + Self.serveEveryNs
-        if let next = machine.nextDeadlineNs { deadlineNs = min(deadlineNs, next) }
-        if let next = records.nextDeadlineNs { deadlineNs = min(deadlineNs, next) }
-        if let next = requests.nextDeadlineNs(now: now) { deadlineNs = min(deadlineNs, next) }
+        let nextNs = min(machine.nextDeadlineNs ?? .max, kafkaDueNs(requests, records, now))
         // A timer that is still due after this turn can do nothing before another event. The pause avoids a busy loop
         // until then.
-        return max(deadlineNs, now.ns + Self.leastPauseNs)
+        return End(
+            hasMore: hasMore, events: machine.takeEvents(), deadlineNs: max(nextNs, now.ns + Self.leastPauseNs))
+    }
+
+    /// Returns when Kafka's events must be handled if no event wakes the owner.
+    private func kafkaDueNs(_ requests: some RequestSource, _ records: some RecordSink, _ now: DeliveryTime) -> Int64 {
+        min(
+            lastServedNs + Self.serveEveryNs, records.nextDeadlineNs ?? .max, requests.nextDeadlineNs(now: now) ?? .max)
     }
 }

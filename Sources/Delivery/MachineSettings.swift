@@ -110,8 +110,7 @@ package struct AppRoute: Sendable {
 
     package init(
         name: String, environment: PushEnvironment, bundleIDs: [String], isPaused: Bool = false, rateLimit: Int = 0,
-        guardPolicy: GuardPolicy = .warn,
-        otherEnvironment: String? = nil
+        guardPolicy: GuardPolicy = .warn, otherEnvironment: String? = nil
     ) {
         self.name = name
         self.environment = environment

@@ -37,7 +37,7 @@ struct LogChangeTests {
     {
         let (rig, old) = Rig.ready(capacity: 10_000)
         #expect(Self.settleAll(rig, old, 0..<600, "a").count == 600)
-        let reached = rig.machine.ledger[old.slot].horizon.acknowledged ?? 0
+        let reached = rig.machine.ledger[old.slot].horizon.acknowledged
         #expect("\(rig.receive(old, 0, "b0"))" == "ignored")
         _ = rig.machine.takeEvents()
         let new = rig.machine.beginAnew(old, logEnd: 600, now: rig.now)

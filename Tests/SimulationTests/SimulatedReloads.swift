@@ -66,18 +66,18 @@ extension SimulatedWorld {
     func checkApp(_ id: NotificationID, _ worker: SimulatedWorker, _ machine: borrowing DeliveryMachine) {
         let notification = machine.store[id.slot]
         let app = Int(notification.app)
-        let route = machine.apps.route(app)
-        if machine.apps.isRemoved(app) || route.isPaused || machine.dispatch.breakers.apps[app].hasOpenHost {
+        let breaker = machine.dispatch.breakers.apps[app]
+        if breaker.isRemoved || breaker.isPaused || breaker.hasOpenHost {
             breaks("a request was sent for an app that is removed, paused or unreachable")
         }
         let isProbe = machine.dispatch.breakers.circuit(probedBy: id.slot, in: machine.store) != nil
-        if machine.dispatch.breakers.apps[app].hasOpenCredential, !isProbe {
+        if breaker.hasOpenCredential, !isProbe {
             breaks("a request other than the probe was sent while the circuit was open")
         }
         if machine.dispatch.breakers.openTopic(of: id.slot, in: machine.store) != nil, !isProbe {
             breaks("a request other than the probe was sent while its topic's circuit was open")
         }
-        let rate = route.rateLimit
+        let rate = machine.apps.route(app).rateLimit
         guard rate > 0 else { return }
         var book = worker.rates[app] ?? (sinceNs: ns, sent: 0)
         book.sent += 1

@@ -17,7 +17,7 @@ package struct AdmissionBudget {
 
     /// The apps by `AppIndex`.
     private(set) var apps: [App] = []
-    private(set) var notifications: FairShares
+    var notifications: FairShares
     private(set) var bytes: FairShares
     /// The topic group of each request topic. A new topic may take over an unused group. All retry tiers are group 0.
     private var groups: [String: Int] = [:]
@@ -25,7 +25,7 @@ package struct AdmissionBudget {
     private var recordBytesMean = 1_024
 
     /// - Parameters:
-    ///   - mostOpen: The maximum number of open notifications while no transport is connected (see `setTotal`).
+    ///   - mostOpen: The maximum number of open notifications while no transport is connected.
     ///   - mostBytes: Reading stops when the open records use this many bytes.
     init(mostOpen: Int, mostBytes: Int) {
         self.mostBytes = mostBytes
@@ -66,9 +66,6 @@ package struct AdmissionBudget {
         notifications.addPartitions(isRead ? 1 : -1, to: group)
         bytes.addPartitions(isRead ? 1 : -1, to: group)
     }
-
-    /// Sets the maximum number of open notifications.
-    mutating func setTotal(_ mostOpen: Int) { notifications.setTotal(mostOpen) }
 
     // MARK: Limits
 

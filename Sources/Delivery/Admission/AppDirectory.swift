@@ -15,8 +15,6 @@ package struct AppDirectory: ~Copyable {
 
     private struct App {
         var route: AppRoute
-        /// Whether a reload removed the app from the configuration.
-        var isRemoved = false
         /// The index of the app that `AppRoute.otherEnvironment` names, or `nil` if no such app is configured.
         var other: Int?
         var name = UnsafeRawBufferPointer.nothing
@@ -64,7 +62,6 @@ package struct AppDirectory: ~Copyable {
     /// Whether several apps are configured. Then no app may block another.
     var areMany: Bool { order.count > 1 }
     func route(_ app: Int) -> AppRoute { apps[app].route }
-    func isRemoved(_ app: Int) -> Bool { apps[app].isRemoved }
     /// Returns the bytes of the app's name, which are never freed.
     func name(_ app: Int) -> UnsafeRawBufferPointer { apps[app].name }
     /// Returns the app to which a notification of this app is forwarded once after BadDeviceToken.
@@ -103,10 +100,7 @@ package struct AppDirectory: ~Copyable {
             byName[apps[index].name.hash(seed: 0), default: []].append(index)
             for bundleID in apps[index].bundleIDs { byBundleID[bundleID.hash(seed: 0), default: []].append(index) }
         }
-        for app in before.sorted() where !order.contains(app) {
-            apps[app].isRemoved = true
-            mapping.removed.append(AppIndex(app))
-        }
+        mapping.removed = before.sorted().filter { !order.contains($0) }.map { AppIndex($0) }
         for app in apps.indices {
             // Removed apps need `other` too, because APNs may still answer their requests in flight with
             // BadDeviceToken.
@@ -136,20 +130,19 @@ package struct AppDirectory: ~Copyable {
         if isSimple, topic.isEqual(to: lastTopic) { return .app(lastApp, defaultTopic: .nothing) }
         let found = firstApp(name: name, environment: environment, topic: topic, isBroadcast: pushType == nil)
         if let found {
-            if isSimple, topic.count <= Self.lastLimit { remember(topic, found) }
+            if isSimple, topic.count <= Self.lastLimit {
+                lastSpace.copyMemory(from: topic)
+                lastTopic = UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer(lastSpace)[..<topic.count])
+                lastApp = AppIndex(found)
+            }
             return .app(AppIndex(found), defaultTopic: .nothing)
         }
-        guard name.isEmpty || hasApp(named: name, environment: environment) else { return Self.unknownApp(name) }
+        guard name.isEmpty || app(named: name, environment: environment) != nil else { return Self.unknownApp(name) }
         guard pushType == nil, firstApp(name: name, environment: environment, topic: topic) != nil else {
             return Self.unknownTopic(topic)
         }
         return .failure(
             .topicDisallowed, Detail("a broadcast's topic must be the bundle id without a push type's suffix", topic))
-    }
-
-    /// Returns the app with this name, in any environment.
-    package func index(named name: UnsafeRawBufferPointer) -> AppIndex? {
-        byName[name.hash(seed: 0)]?.first { apps[$0].name.isEqual(to: name) }.map { AppIndex($0) }
     }
 
     /// Sets the default app of a topic group, for requests that name no app.
@@ -224,14 +217,8 @@ package struct AppDirectory: ~Copyable {
             && (environment == nil || apps[app].route.environment == environment)
     }
 
-    private func hasApp(named name: UnsafeRawBufferPointer, environment: PushEnvironment?) -> Bool {
-        byName[name.hash(seed: 0)]?.contains { fits($0, name: name, environment: environment) } ?? false
-    }
-
-    private mutating func remember(_ topic: UnsafeRawBufferPointer, _ index: Int) {
-        lastSpace.copyMemory(from: topic)
-        lastTopic = UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer(lastSpace)[..<topic.count])
-        lastApp = AppIndex(index)
+    private func app(named name: UnsafeRawBufferPointer, environment: PushEnvironment?) -> Int? {
+        byName[name.hash(seed: 0)]?.first { fits($0, name: name, environment: environment) }
     }
 
     private mutating func own(_ text: String) -> UnsafeRawBufferPointer {
@@ -267,7 +254,7 @@ extension AppDirectory {
     /// `Record.Body.unknownApp` if the named app is not configured here.
     func firstApp(_ request: ParsedRequest, foundApp: AppIndex) -> Int32 {
         guard let tried = request.retry?.triedApp, !tried.isEmpty else { return Int32(foundApp.value) }
-        return index(named: tried).map { Int32($0.value) } ?? Record.Body.unknownApp
+        return app(named: tried, environment: nil).map { Int32($0) } ?? Record.Body.unknownApp
     }
 
     /// Returns the app of a request. Without an app name, tries the default app of the request's topic group first.

@@ -24,6 +24,7 @@ struct CircuitBreakers: ~Copyable {
         /// When the circuit of the credential last closed, or the credential was replaced. Answers to earlier sends say
         /// nothing about the current credential.
         var credentialClosedNs = Int64.min
+        /// The counts of deferrals, by `DeferralReason.rawValue`.
         var deferred = [DeferredCounts](repeating: DeferredCounts(), count: DeferralReason.allCases.count)
 
         /// Whether the host is reachable, as last reported by the transport. True before the first report.
@@ -54,7 +55,7 @@ struct CircuitBreakers: ~Copyable {
     }
 
     /// The apps by `AppIndex`.
-    private(set) var apps: [App] = []
+    var apps: [App] = []
     /// Whether circuits have changed, so that waiting notifications must be checked again.
     var mustCheck = false
 
@@ -308,23 +309,6 @@ struct CircuitBreakers: ~Copyable {
                 open(apps[app].host, app, .none, handedNs: journal.now.ns, journal: &journal)
             }
         }
-    }
-
-    // MARK: Counts of deferrals
-
-    /// Counts a notification that is deferred now.
-    ///
-    /// - Parameters:
-    ///   - pauseNs: The time without a deferral after which a sporadic reason counts as ended.
-    ///   - roundNs: The duration of a round: how long a deferred notification takes to return.
-    /// - Returns: How long the reason has lasted, and how many notifications were deferred earlier in this round.
-    mutating func note(
-        _ reason: DeferralReason, of app: Int, pauseNs: Int64, roundNs: Int64, journal: inout Journal
-    ) -> (forNs: Int64, before: Int) {
-        let noted = apps[app].deferred[Int(reason.rawValue)].note(
-            journal.now.ns, pauseNs: reason.isSporadic ? pauseNs : nil, roundNs: roundNs)
-        if noted.isNews { journal.events.append(.held(app: AppIndex(app), reason)) }
-        return (noted.forNs, noted.before)
     }
 
     /// Records that notifications of this app are no longer deferred for this reason.

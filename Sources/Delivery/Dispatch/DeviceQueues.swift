@@ -36,10 +36,11 @@ struct DeviceQueues: ~Copyable {
 
     // MARK: Adding and removing
 
-    private func head(
-        hash: UInt32, token: UnsafeRawBufferPointer, queueApp: Int32, in store: borrowing NotificationStore
-    ) -> NotificationSlot? {
-        heads.head(hash: hash) { head in
+    /// Returns the head of the queue of the notification's device. The notification must have the device's hash.
+    @inline(__always)
+    private func head(for slot: NotificationSlot, in store: borrowing NotificationStore) -> NotificationSlot? {
+        let (token, queueApp) = (store[slot].token, queueApps[Int(store[slot].app)])
+        return heads.head(hash: store[slot].queue.hash) { head in
             queueApps[Int(store[head].app)] == queueApp && store[head].token.isEqual(to: token)
         }
     }
@@ -50,7 +51,7 @@ struct DeviceQueues: ~Copyable {
         let seed = seed ^ UInt64(truncatingIfNeeded: queueApp) &* 0x9E37_79B9_7F4A_7C15
         let hash = UInt32(truncatingIfNeeded: store[slot].token.hash(seed: seed) >> 16)
         store[slot].queue.hash = hash
-        guard let head = head(hash: hash, token: store[slot].token, queueApp: queueApp, in: store) else {
+        guard let head = head(for: slot, in: store) else {
             store[slot].isInDeviceQueue = true
             store[slot].queue.tail = slot
             store[slot].queue.count = 1
@@ -77,12 +78,12 @@ struct DeviceQueues: ~Copyable {
     mutating func leave(_ slot: NotificationSlot, in store: inout NotificationStore) -> NotificationSlot? {
         guard store[slot].isInDeviceQueue else { return nil }
         store[slot].isInDeviceQueue = false
-        let hash = store[slot].queue.hash
-        let next = store[slot].queue.next
         if store[slot].state == .queued {
-            leaveMiddle(slot, hash: hash, next: next, in: &store)
+            leaveMiddle(slot, in: &store)
             return nil
         }
+        let hash = store[slot].queue.hash
+        let next = store[slot].queue.next
         guard next != .none else {
             heads.remove(hash: hash, head: slot)
             return nil
@@ -97,13 +98,11 @@ struct DeviceQueues: ~Copyable {
 
     /// Removes a notification that is not the head of its queue, in O(queue length). This is rare: it happens when
     /// waiting notifications are deferred, have to wait for the send horizon, or are dropped.
-    private mutating func leaveMiddle(
-        _ slot: NotificationSlot, hash: UInt32, next: NotificationSlot, in store: inout NotificationStore
-    ) {
-        let queueApp = queueApps[Int(store[slot].app)]
-        guard let head = head(hash: hash, token: store[slot].token, queueApp: queueApp, in: store) else {
+    private func leaveMiddle(_ slot: NotificationSlot, in store: inout NotificationStore) {
+        guard let head = head(for: slot, in: store) else {
             preconditionFailure("A device queue must have a head in the table")
         }
+        let next = store[slot].queue.next
         var previous = head
         while store[previous].queue.next != slot { previous = store[previous].queue.next }
         store[previous].queue.next = next

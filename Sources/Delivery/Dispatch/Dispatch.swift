@@ -14,9 +14,6 @@ struct Dispatch: ~Copyable {
 
     // This type is not private, because the Swift 6.3.1 compiler crashes on a private type inside a `~Copyable` one.
     struct App {
-        /// The maximum number of requests in flight: the minimum of what the transport, the throttle and the
-        /// environment guard allow.
-        var concurrency = 0
         var outstanding = 0
         /// The number of suspects handed to the app's transport. `outstanding` does not include them.
         var quarantined = 0
@@ -38,6 +35,11 @@ struct Dispatch: ~Copyable {
             holdsBadTokens = route.guardPolicy == .hold
             rateLimit = RateLimit(perSecond: route.rateLimit)
         }
+
+        /// The maximum number of requests in flight: the minimum of what the transport, the throttle and the
+        /// environment guard allow.
+        @inline(__always)
+        var concurrency: Int { min(capacity, throttle.limit, environmentGuard.limit(of: capacity)) }
 
         /// The number of all unanswered requests at the app's transport.
         var handed: Int { outstanding + quarantined }
@@ -71,14 +73,12 @@ struct Dispatch: ~Copyable {
         if apps[app].rateLimit.perSecond != route.rateLimit {
             apps[app].rateLimit = RateLimit(perSecond: route.rateLimit)
         }
-        refreshConcurrency(of: app)
     }
 
     /// Marks an app as removed by a reload and sets its capacity to 0. The caller closes the app's transport.
     mutating func remove(_ app: Int) {
         breakers.remove(app)
         apps[app].capacity = 0
-        refreshConcurrency(of: app)
     }
 
     /// Sets the weight of a topic group, or adds the next group.
@@ -92,17 +92,10 @@ struct Dispatch: ~Copyable {
     mutating func setCapacity(_ app: Int, _ capacity: Int) {
         apps[app].capacity = max(0, capacity)
         if capacity > 0 { apps[app].lastCapacity = capacity }
-        refreshConcurrency(of: app)
     }
 
     /// The sum of the capacities of all transports.
     var capacity: Int { apps.reduce(0) { $0 + $1.capacity } }
-
-    private mutating func refreshConcurrency(of app: Int) {
-        let capacity = apps[app].capacity
-        apps[app].concurrency = min(
-            capacity, apps[app].throttle.limit, apps[app].environmentGuard.limit(of: capacity))
-    }
 
     /// Passes an answer of APNs to the environment guard and the throttle.
     ///
@@ -123,8 +116,7 @@ struct Dispatch: ~Copyable {
     @inline(__always)
     mutating func watchToken(_ app: Int, isBad: Bool, isProof: Bool, journal: inout Journal) {
         let wasTripped = apps[app].environmentGuard.isTripped
-        guard apps[app].environmentGuard.answered(isBad: isBad, isProof: isProof) else { return }
-        refreshConcurrency(of: app)
+        apps[app].environmentGuard.answered(isBad: isBad, isProof: isProof)
         guard apps[app].environmentGuard.isTripped != wasTripped else { return }
         if wasTripped {
             journal.events.append(.guardReleased(AppIndex(app)))
@@ -137,9 +129,8 @@ struct Dispatch: ~Copyable {
     /// Reports the end of a send to the throttle: an answer, or a lost connection.
     @inline(__always)
     mutating func watchTry(_ app: Int, isFailure: Bool) {
-        let isChanged = apps[app].throttle.answered(
+        apps[app].throttle.answered(
             isFailure: isFailure, outstanding: apps[app].outstanding + 1, capacity: apps[app].lastCapacity)
-        if isChanged { refreshConcurrency(of: app) }
     }
 
     /// Returns whether a bad token of this app may belong to the other environment. Its notification is then retried.

@@ -14,8 +14,8 @@ struct EnvironmentGuard {
     /// Whether APNs has recognized a token (200 or 410).
     private(set) var isProven = false
     private(set) var isTripped = false
-    /// For each of the last 1,000 answers, whether the token was bad. Empty before the first bad token.
-    private var window: [Bool] = []
+    /// For each of the last 1,000 answers, whether the token was bad.
+    private var window = [Bool](repeating: false, count: longWindow)
     /// The number of answers since the guard was created or last ended a slowdown.
     private var count = 0
     private var badInLong = 0
@@ -27,42 +27,36 @@ struct EnvironmentGuard {
     /// - Parameters:
     ///   - isBad: Whether the answer was BadDeviceToken or DeviceTokenNotForTopic.
     ///   - isProof: Whether the status was 200 or 410.
-    /// - Returns: Whether `limit` may have changed.
     @inline(__always)
-    mutating func answered(isBad: Bool, isProof: Bool) -> Bool {
-        if isOff { return false }
+    mutating func answered(isBad: Bool, isProof: Bool) {
+        if isOff { return }
         if badInLong == 0, !isBad, isProven {
             count &+= 1
-            return false
+        } else {
+            note(isBad: isBad, isProof: isProof)
         }
-        return note(isBad: isBad, isProof: isProof)
     }
 
-    private mutating func note(isBad: Bool, isProof: Bool) -> Bool {
+    private mutating func note(isBad: Bool, isProof: Bool) {
         push(isBad)
         if isProof, !isProven {
             isProven = true
         } else if isTripped, badInShort * 2 < min(Self.shortWindow, count) {
             isTripped = false
-            (window, count, badInLong, badInShort, isFirstWindow) = ([], 0, 0, 0, false)
+            window = Array(repeating: false, count: Self.longWindow)
+            (count, badInLong, badInShort, isFirstWindow) = (0, 0, 0, false)
         } else if !isTripped,
             badInLong * 2 > Self.longWindow || isFirstWindow && count == Self.firstAnswers && badInLong == count
         {
             isTripped = true
-        } else {
-            return false
         }
-        return true
     }
 
     private mutating func push(_ isBad: Bool) {
-        if isBad, window.isEmpty { window = Array(repeating: false, count: Self.longWindow) }
-        if !window.isEmpty {
-            let index = count % Self.longWindow
-            if window[index] { badInLong -= 1 }
-            if count >= Self.shortWindow, window[(count - Self.shortWindow) % Self.longWindow] { badInShort -= 1 }
-            window[index] = isBad
-        }
+        let index = count % Self.longWindow
+        if window[index] { badInLong -= 1 }
+        if count >= Self.shortWindow, window[(count - Self.shortWindow) % Self.longWindow] { badInShort -= 1 }
+        window[index] = isBad
         if isBad {
             badInLong += 1
             badInShort += 1

@@ -20,19 +20,15 @@ struct Throttle {
     ///   - isFailure: Whether the connection was lost, or the answer is a 5xx or probably not from APNs.
     ///   - outstanding: The number of requests in flight, including the one that has ended.
     ///   - capacity: The capacity of the transport, or its last capacity above 0 while it is not connected.
-    /// - Returns: Whether `limit` changed.
     @inline(__always)
-    mutating func answered(isFailure: Bool, outstanding: Int, capacity: Int) -> Bool {
+    mutating func answered(isFailure: Bool, outstanding: Int, capacity: Int) {
         if answers == 0 { round = max(outstanding, min(limit, Self.leastRound)) }
         answers &+= 1
         if isFailure { failures &+= 1 }
-        guard answers >= round else { return false }
-        return endRound(max(1, capacity))
+        if answers >= round { endRound(max(1, capacity)) }
     }
 
-    private mutating func endRound(_ capacity: Int) -> Bool {
-        defer { (answers, failures) = (0, 0) }
-        let before = limit
+    private mutating func endRound(_ capacity: Int) {
         if failures > 0, failures * Self.tolerance >= answers {
             let base = min(limit, capacity)
             limit = max(1, base - (base * failures + 2 * answers - 1) / (2 * answers))
@@ -40,7 +36,7 @@ struct Throttle {
             limit += max(1, capacity / 64)
             if limit >= capacity { limit = .max }
         }
-        return limit != before
+        (answers, failures) = (0, 0)
     }
 }
 

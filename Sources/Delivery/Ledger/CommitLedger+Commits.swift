@@ -9,18 +9,13 @@ extension CommitLedger {
         let nowNs = journal.now.ns
         let flight = group.rawValue
         guard !commits[flight].isInFlight else { return [] }
-        var isDue = false
-        var alone: PartitionSlot?
-        for partition in slots where isReadyToCommit(partition, flight, nowNs) {
-            guard nowNs >= commits[flight].nextNs || self[partition].isUrgent else { continue }
-            if !self[partition].commits.isAlone {
-                isDue = true
-            } else if alone == nil {
-                alone = partition
-            }
+        let ready = slots.filter {
+            self[$0].flight == flight && nowNs >= self[$0].commits.untilNs && self[$0].wantsCommit
         }
+        let due = ready.filter { nowNs >= commits[flight].nextNs || self[$0].isUrgent }
+        let isDue = due.contains { !self[$0].commits.isAlone }
         // Separate commits of one partition alternate with shared commits of all other partitions.
-        if isDue, commits[flight].isAlone { alone = nil }
+        let alone = isDue && commits[flight].isAlone ? nil : due.first { self[$0].commits.isAlone }
         guard isDue || alone != nil else { return [] }
         commits[flight].entries.removeAll(keepingCapacity: true)
         commits[flight].isInFlight = true
@@ -28,18 +23,13 @@ extension CommitLedger {
         commits[flight].isAlone = alone != nil
         // A separate commit of one partition does not delay the next commit.
         if alone == nil { commits[flight].nextNs = nowNs + settings.commitIntervalNs }
-        for partition in slots where isReadyToCommit(partition, flight, nowNs) {
-            guard alone == nil ? !self[partition].commits.isAlone : partition == alone else { continue }
+        for partition in ready where alone == nil ? !self[partition].commits.isAlone : partition == alone {
             commits[flight].entries.append(
                 address(of: partition).pointee.makeCommit(
                     with: &map, hashSeed: settings.hashSeed, in: store, journal: &journal))
         }
         journal.counters.commits &+= 1
         return commits[flight].entries
-    }
-
-    private func isReadyToCommit(_ partition: PartitionSlot, _ flight: Int, _ nowNs: Int64) -> Bool {
-        self[partition].flight == flight && nowNs >= self[partition].commits.untilNs && self[partition].wantsCommit
     }
 
     /// Handles the reply to this group's commit. After a shared commit, the next commit that is not urgent waits for as
@@ -80,13 +70,8 @@ extension CommitLedger {
                 guard entry.metadata.count * 2 > longest else { continue }
                 journal.events.append(.metadataRefused(entry.partition, characters: entry.metadata.count))
                 self[partition].halveMetadata(of: entry, journal: &journal)
-            case .refused:
-                self[partition].refuse(isImpossible: false, journal: &journal)
-            case .refusedByGroup:
-                self[partition].refuse(
-                    isImpossible: false, longestPauseNs: CommitBackoff.groupPauseNs, journal: &journal)
-            case .impossible:
-                self[partition].refuse(isImpossible: true, journal: &journal)
+            case .refused, .refusedByGroup, .impossible:
+                self[partition].refuse(outcome, journal: &journal)
             case .unattributed:
                 self[partition].isDirty = true
                 self[partition].commits.isAlone = true

@@ -80,25 +80,13 @@ struct CommitLedger: ~Copyable {
 
     // MARK: Assignments
 
-    /// Begins an assignment. The partition's records are read from now on.
-    ///
-    /// - Parameters:
-    ///   - committed: The committed offset, if one is known.
-    ///   - lastCommit: The group's current commit, if the partition may be resumed from that commit.
-    mutating func begin(
-        _ id: PartitionID, topic: String, number: Int32, group: Int, tierDelayMs: Int64, committed: Int64?,
-        map: CommitMap, lastCommit: LastCommit?, metadataLimit: Int? = nil
-    ) {
-        let slot = Int(id.slot.number)
+    /// Begins an assignment in the slot of its id. The partition's records are read from now on.
+    mutating func begin(_ partition: consuming Partition) {
+        let slot = Int(partition.id.slot.number)
         if slot == places.count { places.append(nil) }
         precondition(places[slot] == nil, "The slot of a new assignment must be free")
         let place = UnsafeMutablePointer<Partition>.allocate(capacity: 1)
-        place.initialize(
-            to: Partition(
-                id: id, topic: topic, number: number, group: group, tierDelayMs: tierDelayMs,
-                offsets: Partition.Offsets(committed: committed, map: map),
-                horizon: Partition.SendHorizon(minimum: settings.horizonMargin), lastCommit: lastCommit,
-                metadataLimit: metadataLimit ?? settings.metadataLimit))
+        place.initialize(to: partition)
         places[slot] = place
     }
 

@@ -185,15 +185,11 @@ private struct VarintReader {
     private mutating func bitmap(length: Int64, from leading: Int64, below limit: Int64) -> [Range<Int64>]? {
         let byteCount = (length + 7) / 8
         guard length > 0, byteCount <= Int64(bytes.count - position), leading + length <= limit else { return nil }
-        var ranges: [Range<Int64>] = []
+        var set = RangeSet<Int64>()
         for bit in 0..<length where bytes[position + Int(bit / 8)] >> UInt8(bit % 8) & 1 == 1 {
-            if let last = ranges.last, last.upperBound == leading + bit {
-                ranges[ranges.count - 1] = last.lowerBound..<leading + bit + 1
-            } else {
-                ranges.append(leading + bit..<leading + bit + 1)
-            }
+            set.insert(contentsOf: leading + bit..<leading + bit + 1)
         }
         position += Int(byteCount)
-        return ranges
+        return Array(set.ranges)
     }
 }

@@ -21,7 +21,6 @@ package struct CommitMapWriter {
     private var partialCount: Int64 = 0
     private var lastPartial: Int64 = 0
     private var partialBytes: [UInt8] = []
-    private var indexRuns: [Range<Int64>] = []
     private var bytes: [UInt8] = []
     /// Whether an offset did not fit. Further offsets are then omitted.
     package private(set) var isFull = false
@@ -82,22 +81,17 @@ package struct CommitMapWriter {
 
     /// Adds the settled indexes of a partly settled record, as bits of `words`, lowest bit first.
     package mutating func partial(offset: Int64, words: UnsafeBufferPointer<UInt64>) {
-        indexRuns.removeAll(keepingCapacity: true)
+        var indexes = RangeSet<Int64>()
         for (index, word) in words.enumerated() {
             var rest = word
             while rest != 0 {
                 let start = rest.trailingZeroBitCount
                 let end = start + (~(rest >> start)).trailingZeroBitCount
                 rest &= ~0 << end
-                let run = Int64(index * 64 + start)..<Int64(index * 64 + end)
-                if let last = indexRuns.last, last.upperBound == run.lowerBound {
-                    indexRuns[indexRuns.count - 1] = last.lowerBound..<run.upperBound
-                } else {
-                    indexRuns.append(run)
-                }
+                indexes.insert(contentsOf: Int64(index * 64 + start)..<Int64(index * 64 + end))
             }
         }
-        partial(offset: offset, indexes: indexRuns)
+        partial(offset: offset, indexes: Array(indexes.ranges))
     }
 
     /// Adds the settled indexes of a partly settled record.

@@ -117,9 +117,7 @@ extension Partition {
         /// the amortized cost per record is constant.
         private mutating func compact(_ moved: (_ record: RecordSlot, _ position: UInt64) -> Void) {
             var kept = entries.tail
-            var position = entries.tail
-            while position != entries.head {
-                position &-= 1
+            for position in (entries.head..<entries.tail).reversed() {
                 let entry = entries[position]
                 if kept != entries.tail, let merged = Self.merge(entry, entries[kept]) {
                     entries[kept] = merged
@@ -138,11 +136,8 @@ extension Partition {
 
         /// Calls `body` with each open record, in offset order.
         package func forEachOpen(_ body: (_ offset: Int64, _ record: RecordSlot) -> Void) {
-            var position = entries.head
-            while position != entries.tail {
-                let entry = entries[position]
-                if entry.record != Self.settledMark { body(entry.offset, entry.record) }
-                position += 1
+            for position in entries.head..<entries.tail where entries[position].record != Self.settledMark {
+                body(entries[position].offset, entries[position].record)
             }
         }
 
@@ -153,24 +148,18 @@ extension Partition {
         package func write(
             to writer: inout CommitMapWriter, indexes: (_ record: RecordSlot) -> UnsafeBufferPointer<UInt64>?
         ) {
-            var runStart: Int64 = -1
-            var runEnd: Int64 = -1
-            var position = entries.head
-            while position != entries.tail, !writer.isFull {
+            var run: Range<Int64>?
+            for position in entries.head..<entries.tail {
+                if writer.isFull { break }
                 let entry = entries[position]
-                position += 1
                 if entry.record == Self.settledMark {
-                    if runStart < 0 { runStart = entry.offset }
-                    runEnd = entry.end
+                    run = (run?.lowerBound ?? entry.offset)..<entry.end
                     continue
                 }
-                if runStart >= 0 {
-                    writer.settled(runStart..<runEnd)
-                    runStart = -1
-                }
+                if let settled = run.take() { writer.settled(settled) }
                 if let words = indexes(entry.record) { writer.partial(offset: entry.offset, words: words) }
             }
-            if runStart >= 0 { writer.settled(runStart..<runEnd) }
+            if let run { writer.settled(run) }
             if !writer.isFull, let base = committable {
                 inherited.write(from: max(base, highestReceived + 1), to: &writer)
             }

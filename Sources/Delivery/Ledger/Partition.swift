@@ -77,9 +77,12 @@ package struct Partition: ~Copyable {
     var firstAdmitting = RecordSlot.none
     var lastAdmitting = RecordSlot.none
 
+    /// - Parameters:
+    ///   - committed: The committed offset, if one is known.
+    ///   - lastCommit: The group's current commit, if the partition may be resumed from that commit.
     init(
-        id: PartitionID, topic: String, number: Int32, group: Int, tierDelayMs: Int64,
-        offsets: consuming Offsets, horizon: SendHorizon, lastCommit: LastCommit?, metadataLimit: Int
+        id: PartitionID, topic: String, number: Int32, group: Int, tierDelayMs: Int64, committed: Int64?,
+        map: CommitMap, lastCommit: LastCommit? = nil, settings: MachineSettings
     ) {
         self.id = id
         topicText = topic
@@ -93,10 +96,10 @@ package struct Partition: ~Copyable {
         self.group = group
         self.tierDelayMs = tierDelayMs
         flight = (tierDelayMs > 0 ? CommitGroup.retries : .requests).rawValue
-        self.offsets = offsets
-        self.horizon = horizon
+        offsets = Offsets(committed: committed, map: map)
+        horizon = SendHorizon(minimum: settings.horizonMargin)
         self.lastCommit = lastCommit
-        self.metadataLimit = metadataLimit
+        metadataLimit = settings.metadataLimit
     }
 
     deinit { topic.deallocate() }
@@ -132,7 +135,7 @@ package struct Partition: ~Copyable {
     /// One past the last offset that may have been sent or is known to be settled.
     var sentEnd: Int64 {
         max(
-            horizon.acknowledged ?? 0, offsets.inheritedHorizon, offsets.mapEnd, offsets.committable ?? 0,
+            horizon.acknowledged, offsets.inheritedHorizon, offsets.mapEnd, offsets.committable ?? 0,
             offsets.committedAtAssignment ?? 0)
     }
 
@@ -229,15 +232,11 @@ package struct Partition: ~Copyable {
     /// below an earlier horizon, and were appended when the lease ended or the horizon fell.
     mutating func sortBehindHorizon(in store: inout NotificationStore) {
         var waiting: [(offset: Int64, index: Int32, slot: NotificationSlot)] = []
-        var isSorted = true
         var next = behindHorizon.head
         while next != .none {
-            let place = (store[recordOf: next].offset, store[next].index, next)
-            if let last = waiting.last, place < last { isSorted = false }
-            waiting.append(place)
+            waiting.append((store[recordOf: next].offset, store[next].index, next))
             next = store[next].next
         }
-        guard !isSorted else { return }
         waiting.sort { $0 < $1 }
         behindHorizon = Notification.List()
         for each in waiting { behindHorizon.append(each.slot, in: &store) }
@@ -267,14 +266,12 @@ extension Partition {
     }
 
     /// Handles a refused commit.
-    ///
-    /// - Parameter longestPauseNs: The maximum pause before the next commit. The pause doubles with each refusal.
-    mutating func refuse(
-        isImpossible: Bool, longestPauseNs: Int64 = CommitBackoff.longestPauseNs, journal: inout Journal
-    ) {
+    mutating func refuse(_ outcome: CommitOutcome, journal: inout Journal) {
         journal.counters.commitsRefused &+= 1
         isDirty = true
-        let longestNs = phase == .active ? longestPauseNs : min(CommitBackoff.leavingPauseNs, longestPauseNs)
+        let isImpossible = outcome == .impossible
+        let mostNs = outcome == .refusedByGroup ? CommitBackoff.groupPauseNs : CommitBackoff.longestPauseNs
+        let longestNs = phase == .active ? mostNs : min(CommitBackoff.leavingPauseNs, mostNs)
         if commits.refuse(isImpossible: isImpossible, longestPauseNs: longestNs, nowNs: journal.now.ns) {
             journal.events.append(.commitsRefused(id, refusals: commits.refusals, isImpossible: isImpossible))
         }
@@ -286,7 +283,7 @@ extension Partition {
     mutating func halveMetadata(of commit: PartitionCommit, journal: inout Journal) {
         let half = min(metadataLimit, commit.metadata.count) / 2
         // Shorter metadata could not contain the horizon and the owner.
-        if half < CommitMapWriter.leastCharacters { refuse(isImpossible: false, journal: &journal) }
+        if half < CommitMapWriter.leastCharacters { refuse(.refused, journal: &journal) }
         metadataLimit = max(half, CommitMapWriter.leastCharacters)
     }
 }
@@ -304,14 +301,11 @@ extension Partition {
     package struct SendHorizon: Equatable {
         package static let maximum: Int64 = 100_000
 
-        /// The horizon of the last acknowledged commit, or the lower horizon of a commit in flight. `nil` if no commit
-        /// was acknowledged.
-        package private(set) var acknowledged: Int64?
-        /// The limit in use: records at or above it wait for a commit. Equals `acknowledged`, or 0 while that is
-        /// `nil` or `isStale` is set.
-        package private(set) var allowed: Int64 = 0
+        /// The horizon of the last acknowledged commit, or the lower horizon of a commit in flight. 0 if no commit was
+        /// acknowledged.
+        package private(set) var acknowledged: Int64 = 0
         /// Whether the group's last acknowledged commit is so old that another worker may own the partition now.
-        package var isStale = false { didSet { refresh() } }
+        package var isStale = false
         private let minimum: Int64
         /// The highest offset of a record that was handed to a transport, was deferred, or had to wait for the horizon.
         private var front: Int64 = -1
@@ -328,6 +322,10 @@ extension Partition {
             return min(max(least, 3 * pace), max(least, Self.maximum))
         }
 
+        /// The limit in use: records at or above it wait for a commit.
+        @inline(__always)
+        package var allowed: Int64 { isStale ? 0 : acknowledged }
+
         @inline(__always)
         package func allows(_ offset: Int64) -> Bool { offset < allowed }
 
@@ -342,8 +340,7 @@ extension Partition {
         /// Returns whether the horizon is less than half of `margin` above the records handed out, so that a commit
         /// should be sent immediately.
         package func isShort(from base: Int64) -> Bool {
-            guard let acknowledged else { return true }
-            return acknowledged < min(max(front + 1, base) + (margin + 1) / 2, base + CommitMap.longestHorizon)
+            acknowledged < min(max(front + 1, base) + (margin + 1) / 2, base + CommitMap.longestHorizon)
         }
 
         /// Returns the minimum horizon of the commit that is created now, and updates `pace`. Call this once per
@@ -359,21 +356,12 @@ extension Partition {
         /// limits sending from now on. `named` may be above the result of `next`, to cover records that were sent or
         /// settled.
         package mutating func sent(naming named: Int64) {
-            guard let acknowledged, named < acknowledged else { return }
-            acknowledge(named)
+            acknowledged = min(acknowledged, named)
         }
 
-        package mutating func acknowledge(_ named: Int64) {
-            acknowledged = named
-            refresh()
-        }
+        package mutating func acknowledge(_ named: Int64) { acknowledged = named }
 
         /// Stops sending until the next commit is acknowledged.
-        package mutating func withdraw() {
-            acknowledged = nil
-            refresh()
-        }
-
-        private mutating func refresh() { allowed = isStale ? 0 : acknowledged ?? 0 }
+        package mutating func withdraw() { acknowledged = 0 }
     }
 }

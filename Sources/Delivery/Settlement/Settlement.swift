@@ -138,9 +138,7 @@ struct Settlement: ~Copyable {
     /// counted again.
     mutating func takeDeadTokens(in store: inout NotificationStore) -> [NotificationSlot] {
         var taken: [NotificationSlot] = []
-        var left = productions[.unregistered].count
-        while left > 0 {
-            left -= 1
+        for _ in 0..<productions[.unregistered].count {
             let id = productions[.unregistered][productions[.unregistered].head]
             productions[.unregistered].removeFirst()
             let slot = id.slot

@@ -169,10 +169,8 @@ struct RingBuffer<Element>: ~Copyable {
     private mutating func grow() {
         let wider = UnsafeMutablePointer<Element>.allocate(capacity: Int(mask + 1) * 2)
         let widerMask = mask << 1 | 1
-        var position = head
-        while position != tail {
+        for position in head..<tail {
             (wider + Int(position & widerMask)).initialize(to: base[Int(position & mask)])
-            position &+= 1
         }
         base.deallocate()
         base = wider

@@ -55,14 +55,6 @@ package struct Notification {
         var turnedAway: UInt16 = 0
     }
 
-    /// The reason to move a notification to a retry tier, instead of sending it, once the send horizon is above its
-    /// record.
-    struct Deferral: Equatable {
-        var reason: DeferralReason
-        /// For `.device`, the index of the retry tier whose delay is about as long as the expected wait for the device.
-        var deviceTier: UInt8 = 0
-    }
-
     struct Tries {
         enum Past: UInt8 {
             case untried
@@ -112,12 +104,16 @@ package struct Notification {
     }
 
     /// The generation of the slot's current id. It changes when earlier ids of the slot become invalid.
-    var generation: UInt32
+    var generation: UInt32 = 0
     var record = RecordSlot.none
     var state = State.free
     /// Whether the notification is in the queue of its device.
     var isInDeviceQueue = false
-    var deferral: Deferral?
+    /// The reason to move the notification to a retry tier, instead of sending it, once the send horizon is above its
+    /// record.
+    var deferral: DeferralReason?
+    /// For `.device`, the index of the retry tier whose delay is about as long as the expected wait for the device.
+    var deviceTier: UInt8 = 0
     /// The number of output records that the producer has not copied yet.
     var unproduced: UInt8 = 0
     var unacknowledged: UInt8 = 0
@@ -147,8 +143,6 @@ package struct Notification {
     var sentAtMs: Int64 = 0
     var tries = Tries()
     var answer = Answer()
-
-    init(generation: UInt32 = 0) { self.generation = generation }
 
     /// Whether the notification is sent on the quarantine connection, because three connections were lost during its
     /// sends, or APNs refused to process it six times in a row.
@@ -253,11 +247,11 @@ extension Record {
         var app: Int32
         /// The index of the app that was tried first. Differs from `app` only in a retry record whose token APNs
         /// rejected as bad for another app. `unknownApp` if that app is not configured here.
-        var firstApp: Int32
+        var firstApp: Int32 = -1
         /// Whether the worker rejects all notifications of the record, with `failureReason` and `detail` as the reason.
         var isInvalid: Bool
         /// Whether each notification of the record is older than `delivery.max_age`.
-        var isTooOld: Bool
+        var isTooOld = false
         var failureReason: ReasonCode
         var detail: Detail
         /// The topic, partition and offset of the original request. For a retry record, the index is that of the
@@ -270,7 +264,7 @@ extension Record {
         var inDoubt: Int32
         /// Whether a previous owner of the partition may have sent the record's notifications. Each notification with a
         /// valid token then counts one more send in doubt.
-        var isInDoubt: Bool
+        var isInDoubt = false
         /// The number of attempts that the notifications of the record have used up.
         var attempt: Int32
         /// The delay of the retry tier from which the record was read, or 0 for a request topic.

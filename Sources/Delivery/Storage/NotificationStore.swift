@@ -201,14 +201,12 @@ struct NotificationStore: ~Copyable {
     ///
     /// - Parameters:
     ///   - firstMs: The timestamp of the original request.
-    ///   - isTooOld: Whether the request is too old to be sent.
-    ///   - isInDoubt: Whether the previous owner of the partition may have sent the request.
     ///   - app: The index of the request's app, or -1 if no app is known.
-    ///   - firstApp: The app that was tried first, as in `Record.Body`.
     ///   - defaultTopic: The topic for a request that names no topic.
+    @inline(__always)
     mutating func makeBody(
         of record: RecordSlot, _ request: ParsedRequest, in partition: borrowing Partition, firstMs: Int64,
-        isTooOld: Bool, isInDoubt: Bool, app: Int32, firstApp: Int32, defaultTopic: UnsafeRawBufferPointer
+        app: Int32, defaultTopic: UnsafeRawBufferPointer
     ) {
         var token = request.tokenList
         var tokenFailure = ReasonCode.none
@@ -264,14 +262,11 @@ struct NotificationStore: ~Copyable {
                 headers: request.headers.copied(to: &next), key: copy(request.key, &next),
                 tokens: copy(token, &next), isList: isList, tokenFailure: tokenFailure,
                 copiedHeaders: UnsafeBufferPointer(start: headers, count: request.copiedHeaders.count),
-                isBroadcast: isBroadcast, app: app, firstApp: firstApp, isInvalid: request.isInvalid,
-                isTooOld: isTooOld,
+                isBroadcast: isBroadcast, app: app, isInvalid: request.isInvalid,
                 failureReason: request.failureReason, detail: Detail(request.detail.text, copy(subject, &next)),
                 request: place, firstMs: firstMs, sends: request.retry?.sends ?? 0,
-                inDoubt: request.retry?.inDoubt ?? 0, isInDoubt: isInDoubt,
-                attempt: request.retry?.attempt ?? 0, tierDelayMs: partition.tierDelayMs,
-                topicHash: partition.topicHash,
-                notBefore: request.notBefore))
+                inDoubt: request.retry?.inDoubt ?? 0, attempt: request.retry?.attempt ?? 0,
+                tierDelayMs: partition.tierDelayMs, topicHash: partition.topicHash, notBefore: request.notBefore))
         precondition(next == block + size, "The copied parts of a request must fill its block exactly")
         if request.headers.topic.isEmpty, app >= 0 { body.pointee.headers.topic = defaultTopic }
         let repeated = min(request.key.count, RecordLimits.key) + body.pointee.headers.topic.count + copiedBytes
