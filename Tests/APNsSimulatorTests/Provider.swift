@@ -65,7 +65,6 @@ class Client: ByteChannelDelegate {
     }
 }
 
-/// A push provider.
 final class Provider: Client {
     struct Response: Equatable {
         var status: Int

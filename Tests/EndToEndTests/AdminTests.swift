@@ -3,7 +3,6 @@ import TestSupport
 import Testing
 
 extension EndToEnd {
-    /// Tests of the admin pages of running workers.
     @Suite struct AdminTests {
         @Test(.needs(.worker, .broker, .python, .kcat))
         func `Every metric agrees with the topics and the server`() throws {

@@ -138,8 +138,9 @@ private final class GatewayScene {
     ) throws {
         base = try Scene("gateway-\(label)", partitions: hasOther ? 1 : 4)
         (self.binary, self.badEvery, self.hasOther) = (binary, badEvery, hasOther)
-        simulator = try base.startSimulator(
+        simulator = try base.startOtherSimulator(
             arguments: ["--gateway", "0"] + faults.flatMap { ["--gateway-fault", $0] })
+        base.configuration.port = simulator.port
         gatewayPort = try simulator.process.port(after: "binary gateway on")
     }
 

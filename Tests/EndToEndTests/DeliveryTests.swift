@@ -23,8 +23,7 @@ extension EndToEnd {
         /// Correct books are altered, one fault at a time.
         @Test(.needs(.python))
         func `The audits detect each kind of fault`() throws {
-            let ended = try ChildProcess.run(Tool.python.path(), [Scene.book("books.py"), "selftest"])
-            ended.expect(0)
+            try ChildProcess.run(Tool.python.path(), [Scene.book("books.py"), "selftest"]).expect(0)
         }
 
         /// Some requests make the server close, cut or reset its connections, or not answer. All are sent again, and

@@ -14,15 +14,9 @@ extension EndToEnd {
             let scene = try Scene("limits", partitions: 1)
             scene.configuration.more = "delivery: {max_age: 24h}"
             let worker = try scene.startAssignedWorker()
-            do {
-                try scene.book(
-                    "limits.py",
-                    [
-                        scene.servers, scene.configuration.requests, scene.configuration.retry,
-                        scene.configuration.results,
-                    ])
-            } catch {
-                throw Unexpected("\(error)\nthe worker said:\n\(worker.text.suffix(4_000))")
+            let topics = scene.configuration
+            try scene.explain(worker) {
+                try scene.book("limits.py", [scene.servers, topics.requests, topics.retry, topics.results])
             }
             #expect(worker.ended == nil, "the worker ended: \(worker.text.suffix(4_000))")
             let resident = try worker.peakKilobytes / 1_024

@@ -115,6 +115,11 @@ final class Scene {
         try text.write(toFile: file(name), atomically: true, encoding: .utf8)
     }
 
+    /// Returns the lines of a file, or none if it does not exist.
+    func lines(of name: String) -> [String] {
+        ((try? String(contentsOfFile: file(name), encoding: .utf8)) ?? "").split(separator: "\n").map(String.init)
+    }
+
     /// Starts a program that ends with the scene at the latest.
     func start(_ program: String, _ arguments: [String], environment: [String: String] = [:]) throws -> ChildProcess {
         let process = try ChildProcess(program, arguments, environment: environment)
@@ -153,7 +158,6 @@ final class Scene {
             Tool.worker.path(), line.split(separator: " ").map(String.init) + more + ["--config", file("worker.yaml")])
     }
 
-    /// Writes the worker's configuration file.
     func configure(named name: String = "worker") throws { try write(configuration.text, to: "\(name).yaml") }
 
     /// Returns the path of a program in `Books`.
@@ -296,7 +300,6 @@ final class Scene {
     /// Returns all results, each as `KEY HEADERS`.
     func resultsWithKcat() throws -> [Substring] { try records(of: configuration.results, "%k %h") }
 
-    /// Returns all results as objects.
     func resultObjects() throws -> [[String: Any]] {
         try records(of: configuration.results, "%s").map { try jsonObject($0) }
     }
@@ -335,7 +338,8 @@ final class Scene {
         }
     }
 
-    private func explain(_ worker: ChildProcess?, _ body: () throws -> Void) throws {
+    /// Adds the worker's output to an error.
+    func explain(_ worker: ChildProcess?, _ body: () throws -> Void) throws {
         do {
             try body()
         } catch {

@@ -40,7 +40,6 @@ struct RunningSimulator {
         return try JSONDecoder().decode(Totals.self, from: Data(answer.body.utf8))
     }
 
-    /// Waits until the simulator has received `count` requests.
     func awaitRequests(_ count: Int) throws {
         try eventually("\(count) requests at the server", of: process) { try totals().requests >= count }
     }
@@ -83,9 +82,7 @@ func eventually(
 
 extension Scene {
     /// Starts the simulator, and sets its port, authority and signing key in the configuration.
-    func startSimulator(_ more: String...) throws -> RunningSimulator { try startSimulator(arguments: more) }
-
-    func startSimulator(arguments more: [String]) throws -> RunningSimulator {
+    func startSimulator(_ more: String...) throws -> RunningSimulator {
         let simulator = try startOtherSimulator(arguments: more)
         configuration.port = simulator.port
         return simulator
@@ -178,7 +175,6 @@ struct Pages {
         var advice: String
     }
 
-    /// Returns the problems in `/status`.
     static func problems(in status: String) -> [Problem] {
         struct Status: Decodable { var problems: [Problem] }
         return (try? JSONDecoder().decode(Status.self, from: Data(status.utf8)))?.problems ?? []

@@ -204,7 +204,6 @@ private struct Recorder {
         #expect(recorder.sink.lines.count == 502)
     }
 
-    /// A pipe that is full.
     private struct FullPipe {
         let reading: Int32
         let writing: Int32

@@ -82,15 +82,6 @@ import Testing
             """#),
     ]
 
-    private static let knockedDown = #"""
-        { "aps": { "timestamp": 1685952000, "event": "update",
-                   "content-state": { "currentHealthLevel": 0.0,
-                                      "eventDescription": "Power Panda has been knocked down!" },
-                   "alert": { "title": { "loc-key": "%@ is knocked down!", "loc-args": ["Power Panda"] },
-                              "body": { "loc-key": "Use a potion to heal %@!", "loc-args": ["Power Panda"] },
-                              "sound": "HeroDown.mp4" } } }
-        """#
-
     /// The content state of Apple's sample code.
     private struct ContentState: Encodable {
         var currentHealthLevel: Double
@@ -151,7 +142,15 @@ import Testing
                 $0.alert = LiveActivityAlert(
                     title: LocalizedText("%@ is knocked down!", "Power Panda"),
                     body: LocalizedText("Use a potion to heal %@!", "Power Panda"), sound: .named("HeroDown.mp4"))
-            }, knockedDown),
+            },
+            #"""
+            { "aps": { "timestamp": 1685952000, "event": "update",
+                       "content-state": { "currentHealthLevel": 0.0,
+                                          "eventDescription": "Power Panda has been knocked down!" },
+                       "alert": { "title": { "loc-key": "%@ is knocked down!", "loc-args": ["Power Panda"] },
+                                  "body": { "loc-key": "Use a potion to heal %@!", "loc-args": ["Power Panda"] },
+                                  "sound": "HeroDown.mp4" } } }
+            """#),
         example(
             "Starting and updating Live Activities with ActivityKit push notifications, relevance score",
             .liveactivity,

@@ -72,11 +72,9 @@ import Testing
         """
 
     @Test(.needsCompiler) func `Every example of the articles compiles`() throws {
-        let sourceFiles = try FileManager.default.subpathsOfDirectory(atPath: Repository.path("Sources"))
-        let articles = sourceFiles.filter { $0.hasSuffix(".md") }.sorted().map { "Sources/\($0)" }
         let folder = try TemporaryFolder()
         var sources = [try folder.write(Self.prelude, "Prelude.swift")]
-        for article in ["README.md"] + articles {
+        for article in try ["README.md"] + Repository.files(below: "Sources", ".md") {
             for (number, block) in try Repository.blocks("swift", of: article).enumerated() {
                 let name = "\(URL(filePath: article).deletingPathExtension().lastPathComponent)\(number + 1)"
                 let lines = block.components(separatedBy: "\n").filter { !$0.hasPrefix("import ") }

@@ -2,12 +2,8 @@ import PushRecords
 import Testing
 
 @Suite struct PayloadFormTests {
-    private func parse(_ record: OwnedRecord, copying: [String] = []) -> OwnedRequest {
-        PushRecordsTests.parse(record, copying: copying)
-    }
-
-    /// A record with a good token and payload, and these headers.
-    private func parse(_ headers: [(String, String?)]) -> OwnedRequest {
+    /// Parses a record with a good token and payload, and these headers.
+    private func parsed(_ headers: [(String, String?)]) -> OwnedRequest {
         parse(OwnedRecord(key: tokenA, hi, headers))
     }
 
@@ -93,7 +89,7 @@ import Testing
             ("push-not-before", "1790000000000", .none), ("apns-expiration", "1790000000000", .badExpirationDate),
         ] as [(String, String, ReasonCode)])
     func `An invalid header is refused with Apple's reason`(name: String, value: String, reason: ReasonCode) {
-        let found = parse([(name, value)])
+        let found = parsed([(name, value)])
         #expect(found.target == .device && found.deadLetter == nil && found.token == tokenA)
         #expect(found.isInvalid && found.reason == reason && !found.detail.isEmpty)
         // The detail quotes the value as the producer wrote it.
@@ -109,7 +105,7 @@ import Testing
         ("x-apns-topic", "x"), ("apnstopic", "x"), ("apps-topic", "x"),
     ])
     func `Values at their limit and foreign headers are accepted`(name: String, value: String) {
-        #expect(!parse([(name, value)]).isInvalid)
+        #expect(!parsed([(name, value)]).isInvalid)
     }
 
     /// Without this check, a notification would be sent without the misspelled `apns-` or `push-` header.
@@ -125,18 +121,18 @@ import Testing
         ("apns-" + String(repeating: "x", count: 500), nil), ("APNS-é\n", nil),
     ])
     func `An unknown header is refused with a suggestion`(name: String, meant: String?) {
-        let found = parse([(name, "x")])
+        let found = parsed([(name, "x")])
         #expect(found.target == .device && found.deadLetter == nil && found.token == tokenA)
         #expect(found.isInvalid && found.reason == .none)
         #expect(found.detail == "unknown header")
         let subject = String(name.prefix(Detail.subjectLimit))
         #expect(found.subject == meant.map { "\(name) (did you mean \($0)?)" } ?? subject)
         // An unknown header without a value is refused, too.
-        #expect(parse([(name, nil)]).isInvalid)
+        #expect(parsed([(name, nil)]).isInvalid)
         // A header in `results.copy_headers` is known, and a retry record may come from a newer version.
         #expect(!parse(OwnedRecord(key: tokenA, hi, [(name, "x")]), copying: [name]).isInvalid)
         let retry = OwnedRecord(key: tokenA, hi, RetryTests.fields + [(name, "x")])
-        let again = PushRecordsTests.parse(retry, role: .retry)
+        let again = parse(retry, role: .retry)
         #expect(again.retry != nil && !again.isInvalid)
     }
 
@@ -144,7 +140,7 @@ import Testing
     @Test(arguments: ["push-retry-request", "push-retry-key", "push-retry-x", "Push-Retry-Due-Ms"])
     func `A request with a retry record's header is refused`(name: String) {
         for value in ["x", nil] {
-            let found = parse([(name, value)])
+            let found = parsed([(name, value)])
             #expect(found.isInvalid && found.reason == .none && found.token == tokenA && found.retry == nil)
             #expect(
                 found.detail == "a request must not have push-retry headers, which only the worker writes"
@@ -166,15 +162,15 @@ import Testing
         topic: String, type: PushType
     ) {
         let headers = [("apns-topic", topic)] as [(String, String?)]
-        #expect(parse(headers).pushType == type)
+        #expect(parsed(headers).pushType == type)
         #expect(parse(OwnedRecord(key: tokenA, Self.payload(5_120), headers)).isInvalid == (type != .voip))
         #expect(parse(OwnedRecord(key: tokenA, Self.payload(5_121), headers)).reason == .payloadTooLarge)
-        #expect(parse(headers + [("apns-push-type", "background")]).pushType == .background)
+        #expect(parsed(headers + [("apns-push-type", "background")]).pushType == .background)
     }
 
     @Test(arguments: [("0", 0), ("4294967295", UInt32.max)])
     func `A time may use all 32 bits`(text: String, time: UInt32) {
-        let found = parse([("apns-expiration", text), ("push-not-before", text)])
+        let found = parsed([("apns-expiration", text), ("push-not-before", text)])
         #expect(found.expiration == time && found.notBefore == time)
     }
 
@@ -187,7 +183,7 @@ import Testing
     func `A request must not expire before it may be sent`(notBefore: String, expiration: String, isValid: Bool) {
         for isFirst in [true, false] {
             let headers = [("push-not-before", notBefore), ("apns-expiration", expiration)] as [(String, String?)]
-            let found = parse(isFirst ? headers : headers.reversed())
+            let found = parsed(isFirst ? headers : headers.reversed())
             #expect(found.isInvalid != isValid)
             guard !isValid else { continue }
             #expect(found.reason == .badExpirationDate && found.subject == expiration)
@@ -197,19 +193,19 @@ import Testing
 
     @Test func `A background notification has priority 5`() {
         for priority in ["1", "10"] {
-            let found = parse([("apns-priority", priority), ("apns-push-type", "background")])
+            let found = parsed([("apns-priority", priority), ("apns-push-type", "background")])
             #expect(found.isInvalid && found.reason == .badPriority)
         }
-        let found = parse([("apns-push-type", "background"), ("apns-priority", "5")])
+        let found = parsed([("apns-push-type", "background"), ("apns-priority", "5")])
         #expect(!found.isInvalid && found.priority == 5)
     }
 
     @Test func `A header that occurs twice is refused`() {
-        let found = parse([("apns-topic", "a"), ("apns-priority", "5"), ("apns-topic", "a")])
+        let found = parsed([("apns-topic", "a"), ("apns-priority", "5"), ("apns-topic", "a")])
         #expect(found.isInvalid && found.reason == .duplicateHeaders && found.subject == "apns-topic")
-        let token = parse([("push-device-token", tokenA), ("push-device-token", tokenB)])
+        let token = parsed([("push-device-token", tokenA), ("push-device-token", tokenB)])
         #expect(token.isInvalid && token.reason == .duplicateHeaders && token.token == tokenA)
-        #expect(!parse([("x", "1"), ("x", "2")]).isInvalid)
+        #expect(!parsed([("x", "1"), ("x", "2")]).isInvalid)
     }
 
     /// An alert payload of `count` bytes.

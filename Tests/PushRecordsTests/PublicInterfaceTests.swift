@@ -6,14 +6,9 @@ import Testing
 @Suite struct PublicInterfaceTests {
     /// The files of Swift below a folder, by their path there.
     private static func files(_ folder: String) throws -> [(path: String, lines: [String])] {
-        let place = URL(filePath: Repository.path(folder))
-        let all = FileManager.default.enumerator(at: place, includingPropertiesForKeys: nil)?.allObjects as? [URL] ?? []
-        let files = try all.filter { $0.pathExtension == "swift" }.map { url in
-            let text = try String(contentsOf: url, encoding: .utf8)
-            return (path: "\(folder)/\(url.lastPathComponent)", lines: text.components(separatedBy: "\n"))
-        }
+        let files = try Repository.files(below: folder, ".swift")
         #expect(!files.isEmpty)
-        return files
+        return try files.map { ($0, try Repository.text($0).components(separatedBy: "\n")) }
     }
 
     /// The library and its modules import only each other: no C library, no kernel, no Foundation.

@@ -48,7 +48,6 @@ struct SchemaJudge {
         return try line.map { try #require(Verdict(rawValue: $0)) }
     }
 
-    /// Runs the script with these arguments.
     static func run(_ arguments: [String], input: String = "") throws -> ChildProcess.Finished {
         let script = Repository.path("Tests/EndToEndTests/Books/schemas.py")
         return try ChildProcess.run(try #require(python), [script] + arguments, input: input, within: 240)

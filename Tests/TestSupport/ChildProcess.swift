@@ -115,7 +115,6 @@ package final class ChildProcess: @unchecked Sendable {
         }
     }
 
-    /// Closes the process's standard input.
     package func closeInput() {
         input.withLock {
             if $0 >= 0 { close($0) }

@@ -11,6 +11,12 @@ package enum Repository {
         try String(contentsOfFile: path(name), encoding: .utf8)
     }
 
+    /// Returns the files below a folder whose names end like this, in order.
+    package static func files(below folder: String, _ ending: String) throws -> [String] {
+        try FileManager.default.subpathsOfDirectory(atPath: path(folder)).filter { $0.hasSuffix(ending) }.sorted()
+            .map { "\(folder)/\($0)" }
+    }
+
     /// Returns the blocks of code of an article, in order.
     package static func blocks(_ language: String, of article: String) throws -> [String] {
         try text(article).components(separatedBy: "```\(language)\n").dropFirst()

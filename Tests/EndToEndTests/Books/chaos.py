@@ -80,29 +80,11 @@ STOPS = {"simulator paused": ("simulator", 0.3, 1.5), "simulator stopped": ("sim
 SILENT = ["gateway silent", "simulator paused", "simulator stopped"]
 
 
-class Schedule:
-    """Selects faults and the worker to kill from a seed."""
-
-    def __init__(self, options):
-        self.random, self.options, self.bags = random.Random(options.seed), options, {}
-
-    def drawn(self, kinds):
-        bag = self.bags.setdefault(tuple(kinds), [])
-        if not bag:
-            bag.extend(kinds)
-            self.random.shuffle(bag)
-        return bag.pop()
-
-    def round(self, number):
-        """Returns the worker to kill (0 or 1) and the kind of fault."""
-        victim = self.random.randrange(2)
-        return victim, self.drawn(self.options.only or (CALM if self.options.calm else LONG if number % 2 else SHORT))
-
-
 class Chaos:
     def __init__(self, options, folder):
         self.options, self.folder = options, folder
-        self.schedule, self.details = Schedule(options), random.Random(options.seed)
+        # Details do not change which faults and workers are drawn.
+        self.random, self.details, self.bags = random.Random(options.seed), random.Random(options.seed), {}
         self.dead_gone = self.dead_slack = 0
         self.findings, self.counts = [], Counter()
         self.began = time.monotonic()
@@ -420,23 +402,32 @@ class Chaos:
                 self.say(f"{name} has no partitions after 30 s")
             self.wait(self.details.uniform(0.2, 1))
 
+    def drawn(self, kinds):
+        """Draws a kind of fault. All come once before one of them is repeated."""
+        bag = self.bags.setdefault(tuple(kinds), [])
+        if not bag:
+            bag.extend(kinds)
+            self.random.shuffle(bag)
+        return bag.pop()
+
     def hold(self, program, seconds):
         program.signal(signal.SIGSTOP)
         self.wait(seconds)
         program.signal(signal.SIGCONT)
 
     def run(self):
-        every = self.options.every
-        end = self.began + self.options.minutes * 60
+        options, every = self.options, self.options.every
+        end = self.began + options.minutes * 60
         self.wait(min(10, every))
         number = 0
         while time.monotonic() + every / 2 < end:
             number += 1
             begin = time.monotonic()
-            victim, kind = self.schedule.round(number)
-            if self.options.workers > 1:
+            victim = self.random.randrange(2)
+            kind = self.drawn(options.only or (CALM if options.calm else LONG if number % 2 else SHORT))
+            if options.workers > 1:
                 worker = self.workers[("first", "second")[victim]]
-                if self.options.calm:
+                if options.calm:
                     self.stop(worker)
                     worker.start()
                 else:

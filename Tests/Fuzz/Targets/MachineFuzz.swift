@@ -10,7 +10,6 @@ func fuzzMachine(_ bytes: UnsafeRawBufferPointer) {
 }
 
 private struct MachineDriver: ~Copyable {
-    /// An assigned partition.
     struct Assigned {
         var id: PartitionID
         var isRetry: Bool
@@ -198,18 +197,14 @@ private struct MachineDriver: ~Copyable {
             value = pieces.copy(Array(#"{"aps":{"alert":"Hi"}}"#.utf8))
             let more = reader.byte()
             if more & 1 != 0 { add("push-app", more & 2 == 0 ? "shop" : "news") }
-            if more & 4 != 0 {
-                add("apns-expiration", String(truncatingTo32(reader.boundary(around: now.wallMs / 1_000))))
-            }
+            if more & 4 != 0 { add("apns-expiration", seconds()) }
             if more & 8 != 0 {
                 headers.append(
                     RecordHeader(
                         name: more & 16 == 0 ? "apns-topic" : "apns-collapse-id",
                         value: pieces.copy([UInt8](repeating: more, count: Int(reader.byte()) * 40))))
             }
-            if more & 64 != 0 {
-                add("push-not-before", String(truncatingTo32(reader.boundary(around: now.wallMs / 1_000))))
-            }
+            if more & 64 != 0 { add("push-not-before", seconds()) }
             if more & 32 != 0 { add("tenant", String(repeating: "t", count: reader.number(below: 100))) }
         }
         if assigned[place].isRetry {
@@ -253,7 +248,10 @@ private struct MachineDriver: ~Copyable {
         }
     }
 
-    private func truncatingTo32(_ number: Int64) -> UInt32 { UInt32(truncatingIfNeeded: number) }
+    /// A time in a header.
+    private mutating func seconds() -> String {
+        String(UInt32(truncatingIfNeeded: reader.boundary(around: now.wallMs / 1_000)))
+    }
 
     private mutating func send() {
         var batch: [(AppIndex, NotificationID)] = []
@@ -391,22 +389,16 @@ private struct MachineDriver: ~Copyable {
         let place = reader.number(below: assigned.count)
         let id = assigned[place].id
         switch reader.number(below: 5) {
-        case 0:
-            machine.revoke([id])
-        case 1:
-            machine.stopWaiting([id])
+        case 0: return machine.revoke([id])
+        case 1: return machine.stopWaiting([id])
         case 2:
             guard machine.isDrained(id) else { return }
             machine.release([id])
-            assigned.remove(at: place)
-        case 3:
-            machine.release([id])
-            assigned.remove(at: place)
-        default:
-            // The session was lost, and the partition may return unchanged.
-            machine.suspend([id])
-            assigned.remove(at: place)
+        case 3: machine.release([id])
+        // The session was lost, and the partition may return unchanged.
+        default: machine.suspend([id])
         }
+        assigned.remove(at: place)
     }
 
     private mutating func capacity() {
