@@ -65,8 +65,17 @@ extension EndToEnd {
             try scene.awaitResults(100)
             try faulty.set(fault)
             try write("shop", 50..<60)
-            try pages.awaitProblem("app shop", words)
-            #expect(try !pages.get("/status").1.contains(#""subject":"app annex""#))
+            // The status reports shop with these words, and does not report annex.
+            try pages.await("/status") {
+                $0.1.contains(#""health":"degraded""#) && $0.1.contains(#""subject":"app shop""#)
+                    && $0.1.contains(words) && !$0.1.contains(#""subject":"app annex""#)
+            }
+            try pages.await("/metrics", says: "\napns_worker_degraded 1\n")
+            func reports() -> Int {
+                worker.text.split(separator: "\n").count { $0.contains("degraded") && $0.contains("app shop") }
+            }
+            try eventually("a log line about app shop", of: worker) { reports() > 0 }
+            #expect(reports() == 1, "\(worker.text.suffix(4_000))")
             try write("annex", 150..<160)
             try scene.awaitResults(110)
             try faulty.set(fault == "streams=0" ? "streams=1000" : "fault=")
