@@ -143,7 +143,7 @@ final class PublisherScene {
             let hasCome = reader.next(timeoutMs: 40_000) { _, message in
                 body(message)
                 left -= 1
-            } trouble: { _, _ in
+            } trouble: { _, _, _ in
             }
             guard hasCome else {
                 throw ChildProcess.Failure.timedOut(waitingFor: "the first record of \(topic)", output: "")
