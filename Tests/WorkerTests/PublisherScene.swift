@@ -42,7 +42,7 @@ final class PublisherScene {
         let settings = try configuration.cluster()
         publisher = try RecordPublisher(
             configuration, apps: apps.map { RecordApp(name: $0.name, environment: $0.environment) },
-            cluster: settings, wakeUpDescriptor: wakeUp.descriptor, logger: Logger(sink: log))
+            cluster: settings, wakeUpDescriptor: wakeUp.descriptor, logger: Logger(sink: log.write))
         try? publisher.producer.warmUp(timeoutMs: 10_000)
         machine = DeliveryMachine(settings: configuration.machineSettings, apps: apps)
         id = machine.assign(
