@@ -1,4 +1,4 @@
-import Configuration
+@testable import Configuration
 import Foundation
 import Kafka
 import Observability
