@@ -45,14 +45,13 @@ extension WorkerConfiguration {
         _ bytes: [UInt8], path: String, environment: @escaping (String) -> String?
     ) throws(ConfigurationError) -> LoadedConfiguration {
         let document = Document(utf8: bytes)
-        let folder = path.lastIndex(of: "/").map { String(path[...$0]) } ?? ""
-        let reading = Reading(.file(path: path), environment: environment, folder: folder)
+        let reading = Reading(file: path, environment: environment)
         for problem in document.problems { reading.refuse("", problem.text, at: problem.mark) }
         return try load(document.root, reading, isComplete: document.problems.isEmpty)
     }
 
     package static func load(flags: AppFlags) throws(ConfigurationError) -> LoadedConfiguration {
-        try load(flags.tree, Reading(.flags, environment: nil, folder: ""), isComplete: true)
+        try load(flags.tree, Reading(file: nil, environment: nil), isComplete: true)
     }
 
     private static func load(

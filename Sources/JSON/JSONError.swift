@@ -33,11 +33,6 @@ package struct JSONError: Error, Equatable, Sendable, CustomStringConvertible {
     /// The offset in bytes from the start of the input.
     package var offset: Int
 
-    package init(_ kind: Kind, at offset: Int) {
-        self.kind = kind
-        self.offset = offset
-    }
-
     package var description: String { "\(kind.text) at byte \(offset)" }
 }
 

@@ -71,7 +71,7 @@
         try expect(.number)
         let start = offset
         let digits = unsafe String(decoding: skip(), as: UTF8.self)
-        guard let value = Int64(digits) else { throw JSONError(.notAnInteger, at: start) }
+        guard let value = Int64(digits) else { throw JSONError(kind: .notAnInteger, offset: start) }
         return value
     }
 
@@ -140,7 +140,7 @@
     }
 
     private func expect(_ expected: JSONKind) throws(JSONError) {
-        guard kind == expected else { throw JSONError(.wrongKind, at: offset) }
+        guard kind == expected else { throw JSONError(kind: .wrongKind, offset: offset) }
     }
 
     private mutating func stringBody() -> JSONText {

@@ -37,7 +37,7 @@ package enum JSONScanner {
     ) -> JSONScan {
         var scan = JSONScan()
         guard let base = bytes.baseAddress else {
-            scan.error = JSONError(.endOfInput, at: 0)
+            scan.error = JSONError(kind: .endOfInput, offset: 0)
             return scan
         }
         let end = unsafe base + bytes.count
@@ -59,7 +59,7 @@ package enum JSONScanner {
             unsafe p = unsafe skipSpace(p, end)
             if unsafe p != end { fault = .trailingBytes }
         }
-        if let fault { scan.error = unsafe JSONError(fault, at: p - base) }
+        if let fault { scan.error = unsafe JSONError(kind: fault, offset: p - base) }
         return scan
     }
 

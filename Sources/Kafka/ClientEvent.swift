@@ -31,8 +31,8 @@ package enum ClientEvent: Sendable, Hashable {
     /// The tag that the caller gave to the request that this event answers.
     var tag: UInt64 { UInt64(UInt(bitPattern: unsafe rd_kafka_event_opaque(raw))) }
 
-    var partitions: UnsafePointer<rd_kafka_topic_partition_list_t>? {
-        unsafe UnsafePointer(rd_kafka_event_topic_partition_list(raw))
+    var partitions: UnsafeBufferPointer<rd_kafka_topic_partition_t>? {
+        unsafe rd_kafka_event_topic_partition_list(raw)?.elements
     }
 
     /// Returns a log line, an error or statistics as a `ClientEvent`, or `nil` for other events.

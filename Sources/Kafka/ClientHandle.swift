@@ -15,6 +15,9 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
     let raw: OpaquePointer
     /// The queue of events: the consumer group's queue, or the client's main queue if there is no group.
     let queue: OpaquePointer
+    private let wakeUpDescriptor: Int32
+    /// Errors of partitions. The next call to `Consumer.serve` delivers them.
+    var partitionFailures: [ConsumerEvent] = []
     private let username: String
     private let password: String
     /// The number of bytes taken from the queues after which to wake the fetch threads. It is at most half of a queue's
@@ -50,13 +53,14 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
         // rd_kafka_poll_set_consumer fails for a consumer without a group, which has no group queue.
         let hasGroup = unsafe kind == RD_KAFKA_CONSUMER && rd_kafka_poll_set_consumer(raw) == RD_KAFKA_RESP_ERR_NO_ERROR
         unsafe queue = hasGroup ? rd_kafka_queue_get_consumer(raw) : rd_kafka_queue_get_main(raw)
+        self.wakeUpDescriptor = wakeUpDescriptor
         username = properties.value("sasl.username") ?? ""
         password = properties.value("sasl.password") ?? ""
         let kilobytes = properties.value("queued.max.messages.kbytes").flatMap { Int($0) } ?? 65_536
         wakeUpBytes = KafkaLibrary.hasFetchQueueBackOff ? .max : min(128 << 10, kilobytes << 9)
         // The call fails only for the client of the mock brokers, which does not set `log.queue` and logs nothing.
         unsafe rd_kafka_set_log_queue(raw, queue)
-        if wakeUpDescriptor >= 0 { unsafe enableWakeUps(of: queue, descriptor: wakeUpDescriptor) }
+        unsafe enableWakeUps(of: queue)
         if properties.contains(TokenCommand.method) { try unsafe TokenCommand.start(raw) }
     }
 
@@ -75,6 +79,13 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
             timeoutMs = 0
             body(event)
         }
+    }
+
+    /// Makes librdkafka add 1 to the eventfd(2) when the queue is no longer empty. Does nothing without an eventfd.
+    func enableWakeUps(of queue: OpaquePointer) {
+        var one: UInt64 = 1
+        // An eventfd(2) accepts only writes of eight bytes. librdkafka keeps a copy of `one` (rdkafka.h).
+        unsafe rd_kafka_queue_io_event_enable(queue, wakeUpDescriptor, &one, MemoryLayout<UInt64>.size)
     }
 
     func clientEvents() -> [ClientEvent] {
@@ -136,13 +147,6 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
     static func string(_ buffer: [CChar]) -> String {
         String(decoding: buffer.prefix { $0 != 0 }.lazy.map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }
-}
-
-/// Makes librdkafka add 1 to an eventfd(2) when the queue is no longer empty.
-func enableWakeUps(of queue: OpaquePointer, descriptor: Int32) {
-    var one: UInt64 = 1
-    // An eventfd(2) accepts only writes of eight bytes. librdkafka keeps a copy of `one` (rdkafka.h).
-    unsafe rd_kafka_queue_io_event_enable(queue, descriptor, &one, MemoryLayout<UInt64>.size)
 }
 
 extension KafkaProperties {

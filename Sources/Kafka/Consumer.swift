@@ -7,7 +7,6 @@ import Glibc
 /// Call `serve` after every wake-up and at least once a second. `serve` delivers rebalances and errors, and resets the
 /// timer of `max.poll.interval.ms`.
 @safe package final class Consumer: OffsetClient {
-    private let shared: SharedQueueState
     private var queues: [TopicPartition: PartitionQueue] = [:]
     /// Whether rebalances are cooperative, so that only partitions that change their owner are revoked.
     package let isCooperative: Bool
@@ -20,11 +19,10 @@ import Glibc
     ///   partition's queue is no longer empty, or -1 for none. Keep it open as long as the consumer exists.
     package init(_ settings: ConsumerSettings, wakeUpDescriptor: Int32 = -1) throws(KafkaError) {
         isCooperative = settings.assignment == .cooperative
-        let client = try ClientHandle(
-            RD_KAFKA_CONSUMER, settings.all, events: RD_KAFKA_EVENT_REBALANCE | RD_KAFKA_EVENT_STATS,
-            wakeUpDescriptor: wakeUpDescriptor)
-        shared = SharedQueueState(client, wakeUpDescriptor: wakeUpDescriptor)
-        super.init(client)
+        super.init(
+            try ClientHandle(
+                RD_KAFKA_CONSUMER, settings.all, events: RD_KAFKA_EVENT_REBALANCE | RD_KAFKA_EVENT_STATS,
+                wakeUpDescriptor: wakeUpDescriptor))
     }
 
     /// Closes the queues. If `startClosing` has not completed, the group removes the member after the session timeout,
@@ -48,15 +46,15 @@ import Glibc
     /// Passes events to `handler`, and waits up to `timeoutMs` for the first one.
     package func serve(timeoutMs: Int32 = 0, _ handler: (ConsumerEvent) -> Void) {
         client.poll(timeoutMs: timeoutMs) { if let event = translate($0) { handler(event) } }
-        let failures = shared.events
-        shared.events = []
-        for event in failures { handler(event) }
+        let failures = client.partitionFailures
+        client.partitionFailures = []
+        for failure in failures { handler(failure) }
     }
 
     private func translate(_ event: borrowing QueueEvent) -> ConsumerEvent? {
         switch event.type {
         case RD_KAFKA_EVENT_REBALANCE:
-            let partitions = unsafe event.partitions?.partitions ?? []
+            let partitions = unsafe event.partitions?.map { unsafe $0.identity } ?? []
             if event.code == KafkaCode(RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) { return .assigned(partitions) }
             revoked = partitions
             return .revoked(partitions, lost: isAssignmentLost)
@@ -87,7 +85,7 @@ import Glibc
         let list = PartitionList(capacity: starts.count)
         var added: [PartitionQueue] = []
         for (partition, offset) in starts {
-            guard let queue = PartitionQueue(partition, shared) else {
+            guard let queue = PartitionQueue(partition, client) else {
                 throw KafkaError(.unknownTopicOrPartition, "\(partition): no such partition")
             }
             added.append(queue)

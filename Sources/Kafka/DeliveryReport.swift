@@ -44,23 +44,15 @@ import CRdkafka
     /// The time since the record was passed to the producer, in milliseconds.
     package var latencyMs: Int64 { unsafe rd_kafka_message_latency(raw) / 1_000 }
 
-    /// The value. A `nil` base address means null.
-    package var value: UnsafeRawBufferPointer {
-        unsafe UnsafeRawBufferPointer(start: raw.pointee.payload, count: raw.pointee.len)
-    }
-
-    package var key: UnsafeRawBufferPointer {
-        unsafe UnsafeRawBufferPointer(start: raw.pointee.key, count: raw.pointee.key_len)
-    }
-
     /// Copies the record so that it can be produced again, and takes the headers from the report.
     package func detach() -> UndeliveredRecord {
         var headers: OpaquePointer?
         // The caller now owns the headers (rdkafka.h).
         _ = unsafe rd_kafka_message_detach_headers(UnsafeMutablePointer(mutating: raw), &headers)
         return unsafe UndeliveredRecord(
-            topic: topic, tag: tag, mayBeWritten: mayBeWritten, key: UndeliveredRecord.copy(key),
-            value: UndeliveredRecord.copy(value), headers: headers)
+            copying: UnsafeRawBufferPointer(start: raw.pointee.key, count: raw.pointee.key_len),
+            UnsafeRawBufferPointer(start: raw.pointee.payload, count: raw.pointee.len), adopting: headers, to: topic,
+            tag: tag, mayBeWritten: mayBeWritten)
     }
 }
 
@@ -76,13 +68,14 @@ import CRdkafka
     private(set) var headers: OpaquePointer?
 
     init(
-        topic: ProducerTopic, tag: UInt64, mayBeWritten: Bool, key: [UInt8]?, value: [UInt8]?, headers: OpaquePointer?
+        copying key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, adopting headers: OpaquePointer?,
+        to topic: ProducerTopic, tag: UInt64, mayBeWritten: Bool = false
     ) {
         self.topic = topic
         self.tag = tag
         self.mayBeWritten = mayBeWritten
-        self.key = key
-        self.value = value
+        self.key = unsafe key.baseAddress == nil ? nil : Array(key)
+        self.value = unsafe value.baseAddress == nil ? nil : Array(value)
         unsafe self.headers = headers
     }
 
@@ -90,9 +83,7 @@ import CRdkafka
         copying key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer,
         headers: UnsafeBufferPointer<MessageHeader>, to topic: ProducerTopic, tag: UInt64
     ) {
-        unsafe self.init(
-            topic: topic, tag: tag, mayBeWritten: false, key: UndeliveredRecord.copy(key),
-            value: UndeliveredRecord.copy(value), headers: makeHeaders(headers))
+        unsafe self.init(copying: key, value, adopting: makeHeaders(headers), to: topic, tag: tag)
     }
 
     deinit { if let headers = unsafe headers { unsafe rd_kafka_headers_destroy(headers) } }
@@ -136,9 +127,5 @@ import CRdkafka
         _ = unsafe rd_kafka_header_remove(headers, name)
         // librdkafka copies the name and the value. With a size of -1 it calls strlen (rdkafka.h).
         _ = unsafe rd_kafka_header_add(headers, name, -1, "\(raised)", -1)
-    }
-
-    static func copy(_ bytes: UnsafeRawBufferPointer) -> [UInt8]? {
-        unsafe bytes.baseAddress == nil ? nil : Array(bytes)
     }
 }

@@ -28,6 +28,8 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
     /// The error of a partition that has no record at the requested offset (`auto.offset.reset: error`). librdkafka has
     /// stopped reading the partition.
     package static let autoOffsetReset = KafkaCode(RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET)
+    package static let offsetOutOfRange = KafkaCode(RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE)
+    package static let partitionEnd = KafkaCode(RD_KAFKA_RESP_ERR__PARTITION_EOF)
     package static let badMessage = KafkaCode(RD_KAFKA_RESP_ERR__BAD_MSG)
     package static let notImplemented = KafkaCode(RD_KAFKA_RESP_ERR__NOT_IMPLEMENTED)
     package static let unknownTopicOrPartition = KafkaCode(RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART)
@@ -131,10 +133,9 @@ package struct KafkaError: Error, Hashable, Sendable, CustomStringConvertible {
     package var description: String { "\(text) (\(code.name))" }
 }
 
-/// Throws if `code`, the return value of a librdkafka function, is an error. `text`, unless empty, replaces
-/// librdkafka's error text.
-func check(_ code: rd_kafka_resp_err_t, _ text: @autoclosure () -> String = "") throws(KafkaError) {
-    guard code == RD_KAFKA_RESP_ERR_NO_ERROR else { throw KafkaError(KafkaCode(code), text()) }
+/// Throws if `code`, the return value of a librdkafka function, is an error.
+func check(_ code: rd_kafka_resp_err_t) throws(KafkaError) {
+    guard code == RD_KAFKA_RESP_ERR_NO_ERROR else { throw KafkaError(KafkaCode(code)) }
 }
 
 /// Throws if `error`, the return value of a librdkafka function, is not NULL, and frees the error object.

@@ -87,7 +87,7 @@ package struct KafkaProperties: Sendable, Equatable {
         if property.name == "coordinator.query.interval.ms", Int(property.value) ?? 0 > Int32.max / 1_000 {
             return "librdkafka's maximum is \(Int32.max / 1_000)"
         }
-        return refusals.first { $0.names.contains(property.name) || $0.names.contains(plain) }?.reason
+        return refusals.first { $0.value.contains(property.name) || $0.value.contains(plain) }?.key
     }
 
     /// Returns the property that requires OAUTHBEARER tokens (RFC 7628) and the reason why the loaded librdkafka cannot
@@ -99,81 +99,65 @@ package struct KafkaProperties: Sendable, Equatable {
     ) -> (name: String, reason: String)? {
         let mechanism = properties.last { $0.name == "sasl.mechanisms" || $0.name == "sasl.mechanism" }
         guard let mechanism, mechanism.value.uppercased() == "OAUTHBEARER" else { return nil }
+        var reason: String?
         if properties.value("enable.sasl.oauthbearer.unsecure.jwt")?.lowercased() == "true" {
-            guard libraryVersion < 0x0202_0000 else { return nil }
-            return (
-                mechanism.name,
-                "librdkafka before 2.2 crashes when it renews the tokens of enable.sasl.oauthbearer.unsecure.jwt: use "
-                    + "a newer librdkafka, or another sasl.mechanism"
-            )
-        }
-        guard hasOIDC else {
-            return (
-                mechanism.name,
+            if libraryVersion < 0x0202_0000 {
+                reason =
+                    "librdkafka before 2.2 crashes when it renews the tokens of enable.sasl.oauthbearer.unsecure.jwt: "
+                    + "use a newer librdkafka, or another sasl.mechanism"
+            }
+        } else if !hasOIDC {
+            reason =
                 "the installed librdkafka was built without OIDC (libcurl), so it cannot fetch tokens: set "
-                    + "kafka.oauth.command, install one with OIDC, or use another sasl.mechanism"
-            )
-        }
-        guard properties.value("sasl.oauthbearer.method")?.lowercased() != "oidc" else { return nil }
-        return (
-            mechanism.name,
-            "OAUTHBEARER needs tokens; set sasl.oauthbearer.method: oidc, so that librdkafka fetches them, or "
+                + "kafka.oauth.command, install one with OIDC, or use another sasl.mechanism"
+        } else if properties.value("sasl.oauthbearer.method")?.lowercased() != "oidc" {
+            reason =
+                "OAUTHBEARER needs tokens; set sasl.oauthbearer.method: oidc, so that librdkafka fetches them, or "
                 + "kafka.oauth.command"
-        )
+        }
+        return reason.map { (mechanism.name, $0) }
     }
 
-    private static let refusals: [(reason: String, names: [String])] = [
-        (
-            "the worker commits offsets itself, after Kafka has acknowledged the results",
-            [
-                "enable.auto.commit", "auto.commit.enable", "auto.commit.interval.ms", "enable.auto.offset.store",
-                "offset.store.method", "offset.store.path", "offset.store.sync.interval.ms",
-            ]
-        ),
-        ("use delivery.start for request topics; other topics are read from the beginning", ["auto.offset.reset"]),
-        ("use kafka.bootstrap_servers", ["bootstrap.servers", "metadata.broker.list"]),
-        ("use kafka.group_id", ["group.id"]),
-        ("use kafka.group_instance_id", ["group.instance.id"]),
-        ("use kafka.assignment", ["partition.assignment.strategy"]),
-        (
-            "only the classic group protocol is supported",
-            ["group.protocol", "group.protocol.type", "group.remote.assignor"]
-        ),
-        ("use kafka.session_timeout", ["session.timeout.ms"]),
-        (
-            "the worker needs acks=all and idempotence, so that no result is lost or written twice",
-            ["acks", "request.required.acks", "enable.idempotence"]
-        ),
-        ("the worker needs the delivery report of every record", ["delivery.report.only.error"]),
-        (
-            "a result must stay queued until Kafka has acknowledged it; a timeout would drop the result",
-            ["message.timeout.ms", "delivery.timeout.ms", "retries", "message.send.max.retries"]
-        ),
-        ("the worker uses no transactions, and `replay` sets its own transactional id", ["transactional.id"]),
-        ("records of aborted transactions must not be sent (read_committed)", ["isolation.level"]),
-        ("the worker sets the interval that its health checks need", ["statistics.interval.ms"]),
-        ("the worker writes librdkafka's log lines to its own log", ["log.queue"]),
-        ("use log.parts to set the level of librdkafka's log lines, for example kafka: warning", ["log_level"]),
-        (
-            "librdkafka would not read or write the listed topics; remove them from the worker's configuration instead "
-                + "(patterns exclude Kafka's internal topics)", ["topic.blacklist"]
-        ),
-        (
-            "a plugin could change or drop records",
-            ["plugin.library.paths", "interceptors"]
-        ),
-        ("signals stop the worker; librdkafka's threads must not receive them", ["internal.termination.signal"]),
-        ("the worker selects the events that librdkafka reports", ["enabled_events"]),
-        ("the worker enables the events for partition ends where it needs them", ["enable.partition.eof"]),
-        (
-            "with check.crcs, librdkafka skips records after a batch with a wrong checksum; use TLS to protect batches",
-            ["check.crcs"]
-        ),
-        ("use kafka.create_topics, because the worker must detect missing topics", ["allow.auto.create.topics"]),
-        ("one record that a broker rejects would stop all later records", ["enable.gapless.guarantee"]),
-        (
-            "librdkafka must ask the brokers which API versions they support before it uses headers and idempotence",
-            ["api.version.request", "api.version.fallback.ms", "broker.version.fallback"]
-        ),
+    /// The names of properties that users may not set, by the reason.
+    private static let refusals: KeyValuePairs<String, [String]> = [
+        "the worker commits offsets itself, after Kafka has acknowledged the results": [
+            "enable.auto.commit", "auto.commit.enable", "auto.commit.interval.ms", "enable.auto.offset.store",
+            "offset.store.method", "offset.store.path", "offset.store.sync.interval.ms",
+        ],
+        "use delivery.start for request topics; other topics are read from the beginning": ["auto.offset.reset"],
+        "use kafka.bootstrap_servers": ["bootstrap.servers", "metadata.broker.list"],
+        "use kafka.group_id": ["group.id"],
+        "use kafka.group_instance_id": ["group.instance.id"],
+        "use kafka.assignment": ["partition.assignment.strategy"],
+        "only the classic group protocol is supported": [
+            "group.protocol", "group.protocol.type", "group.remote.assignor",
+        ],
+        "use kafka.session_timeout": ["session.timeout.ms"],
+        "the worker needs acks=all and idempotence, so that no result is lost or written twice": [
+            "acks", "request.required.acks", "enable.idempotence",
+        ],
+        "the worker needs the delivery report of every record": ["delivery.report.only.error"],
+        "a result must stay queued until Kafka has acknowledged it; a timeout would drop the result": [
+            "message.timeout.ms", "delivery.timeout.ms", "retries", "message.send.max.retries",
+        ],
+        "the worker uses no transactions, and `replay` sets its own transactional id": ["transactional.id"],
+        "records of aborted transactions must not be sent (read_committed)": ["isolation.level"],
+        "the worker sets the interval that its health checks need": ["statistics.interval.ms"],
+        "the worker writes librdkafka's log lines to its own log": ["log.queue"],
+        "use log.parts to set the level of librdkafka's log lines, for example kafka: warning": ["log_level"],
+        "librdkafka would not read or write the listed topics; remove them from the worker's configuration instead "
+            + "(patterns exclude Kafka's internal topics)": ["topic.blacklist"],
+        "a plugin could change or drop records": ["plugin.library.paths", "interceptors"],
+        "signals stop the worker; librdkafka's threads must not receive them": ["internal.termination.signal"],
+        "the worker selects the events that librdkafka reports": ["enabled_events"],
+        "the worker enables the events for partition ends where it needs them": ["enable.partition.eof"],
+        "with check.crcs, librdkafka skips records after a batch with a wrong checksum; use TLS to protect batches": [
+            "check.crcs"
+        ],
+        "use kafka.create_topics, because the worker must detect missing topics": ["allow.auto.create.topics"],
+        "one record that a broker rejects would stop all later records": ["enable.gapless.guarantee"],
+        "librdkafka must ask the brokers which API versions they support before it uses headers and idempotence": [
+            "api.version.request", "api.version.fallback.ms", "broker.version.fallback",
+        ],
     ]
 }

@@ -38,7 +38,7 @@ import CRdkafka
         try check(unsafe rd_kafka_offsets_for_times(client.raw, list.raw, timeoutMs))
         var found: [TopicPartition: Int64] = [:]
         var failure: KafkaError?
-        unsafe UnsafePointer(list.raw).forEach { element in
+        unsafe list.raw.elements.forEach { element in
             let code = unsafe KafkaCode(element.err)
             if code != .none {
                 failure = unsafe KafkaError(code, "\(element.identity): \(code.text)")
@@ -55,8 +55,6 @@ import CRdkafka
     package func committed(_ partitions: [TopicPartition], timeoutMs: Int32) throws(KafkaError) -> [CommittedOffset] {
         let list = PartitionList(partitions)
         try check(unsafe rd_kafka_committed(client.raw, list.raw, timeoutMs))
-        var offsets: [CommittedOffset] = []
-        unsafe UnsafePointer(list.raw).forEach { unsafe offsets.append($0.committed) }
-        return offsets
+        return unsafe list.raw.elements.map { unsafe $0.committed }
     }
 }

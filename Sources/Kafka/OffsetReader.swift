@@ -6,27 +6,6 @@ import CRdkafka
 /// All partitions share one queue and one limit for records read ahead. Reading 1,000 single records at random offsets
 /// of eight partitions took 0.5 s (librdkafka 2.0.2, one local broker).
 @safe package final class OffsetReader: OffsetClient {
-    /// An event that librdkafka reports for a partition instead of a record.
-    package enum Trouble: Hashable, Sendable {
-        /// The reader has reached the partition's end: no record exists at this offset or above yet. Reading continues.
-        case end(offset: Int64)
-        /// The partition does not have the requested offset. Reading stops.
-        case outOfRange
-        /// The batch or record at this offset cannot be read. librdkafka fetches it again and again.
-        case unreadable(offset: Int64, KafkaError)
-        case failed(KafkaError)
-
-        fileprivate init(_ problem: KafkaError, at offset: Int64) {
-            switch problem.code.c {
-            case RD_KAFKA_RESP_ERR__PARTITION_EOF: self = .end(offset: offset)
-            case RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE, RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET: self = .outOfRange
-            case RD_KAFKA_RESP_ERR__BAD_COMPRESSION, RD_KAFKA_RESP_ERR__BAD_MSG:
-                self = .unreadable(offset: offset, problem)
-            default: self = .failed(problem)
-            }
-        }
-    }
-
     private let queue: OpaquePointer
     /// How long to wait for a record before waking librdkafka's broker threads, which can sleep for up to a second
     /// before they fetch from a new offset.
@@ -113,11 +92,15 @@ import CRdkafka
         unsafe rd_kafka_consume_stop(topic, partition.partition)
     }
 
-    /// Passes the next record to `record`, or an event reported instead of a record to `trouble`. Returns `false` if
-    /// neither arrived within `timeoutMs`.
+    /// Passes the next record to `record`, or an error reported instead of a record to `trouble`, with its offset.
+    /// Returns `false` if neither arrived within `timeoutMs`.
+    ///
+    /// - `.partitionEnd`: no record exists at this offset or above yet. Reading continues.
+    /// - `.offsetOutOfRange`, `.autoOffsetReset`: the partition does not have the requested offset. Reading stops.
+    /// - `.badCompression`, `.badMessage`: the batch or record cannot be read. librdkafka fetches it again and again.
     package func next(
         timeoutMs: Int32, record: (TopicPartition, borrowing Message) -> Void,
-        trouble: (TopicPartition, Trouble) -> Void
+        trouble: (TopicPartition, KafkaError, _ offset: Int64) -> Void
     ) -> Bool {
         let deadlineMs = Stopwatch.nowMs + Int64(timeoutMs)
         while true {
@@ -132,7 +115,7 @@ import CRdkafka
                 String(cString: rd_kafka_topic_name(message.topic)), message.partition)
             guard partitions.contains(partition) else { continue }
             if let problem = message.problem {
-                trouble(partition, Trouble(problem, at: message.offset))
+                trouble(partition, problem, message.offset)
             } else {
                 record(partition, message)
                 client.took(unsafe message.key.count + message.value.count)

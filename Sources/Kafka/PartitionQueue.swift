@@ -5,7 +5,7 @@ import Glibc
 /// which stops fetching at its limits (backpressure). Use it on the consumer's thread only.
 @safe package final class PartitionQueue {
     package let partition: TopicPartition
-    private let shared: SharedQueueState
+    private let client: ClientHandle
     /// librdkafka's queue, or `nil` after `close`.
     private var queue: OpaquePointer?
     /// The messages taken from `queue`, then unused space. The messages at the indices `first..<takenCount` are unread,
@@ -20,18 +20,16 @@ import Glibc
     /// Detaches the partition's queue from the consumer's queue, which must happen before the assignment.
     /// rd_kafka_queue_forward sets a flag that stops librdkafka from forwarding the partition's records to the
     /// consumer's queue (rdkafka_partition.c, rd_kafka_toppar_op_fetch_start).
-    init?(_ partition: TopicPartition, _ shared: SharedQueueState) {
-        guard
-            let queue = unsafe rd_kafka_queue_get_partition(
-                shared.client.raw, partition.topic, partition.partition)
+    init?(_ partition: TopicPartition, _ client: ClientHandle) {
+        guard let queue = unsafe rd_kafka_queue_get_partition(client.raw, partition.topic, partition.partition)
         else { return nil }
         self.partition = partition
-        self.shared = shared
+        self.client = client
         unsafe self.queue = queue
         unsafe rd_kafka_queue_forward(queue, nil)
         // Drop unread errors that an earlier assignment left in the queue.
         while hasTaken(upTo: .max) { dropTaken() }
-        if shared.wakeUpDescriptor >= 0 { unsafe enableWakeUps(of: queue, descriptor: shared.wakeUpDescriptor) }
+        unsafe client.enableWakeUps(of: queue)
     }
 
     deinit { close() }
@@ -59,7 +57,7 @@ import Glibc
             if message.isEnd {
                 end = message.offset
             } else if let problem = message.problem {
-                shared.events.append(.partitionFailed(partition, problem))
+                client.partitionFailures.append(.partitionFailed(partition, problem))
             } else {
                 guard body(message) else {
                     message.release()
@@ -70,7 +68,7 @@ import Glibc
             }
             first += 1
         }
-        shared.client.took(bytes)
+        client.took(bytes)
         return count
     }
 
@@ -179,17 +177,5 @@ func forEach(
             UnsafeRawBufferPointer(start: name, count: name.map { unsafe strlen($0) } ?? 0),
             UnsafeRawBufferPointer(start: value, count: value == nil ? 0 : size))
         index += 1
-    }
-}
-
-@safe final class SharedQueueState {
-    let client: ClientHandle
-    let wakeUpDescriptor: Int32
-    /// Errors of partitions. The next call to `Consumer.serve` delivers them.
-    var events: [ConsumerEvent] = []
-
-    init(_ client: ClientHandle, wakeUpDescriptor: Int32) {
-        self.client = client
-        self.wakeUpDescriptor = wakeUpDescriptor
     }
 }

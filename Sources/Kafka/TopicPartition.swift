@@ -20,13 +20,6 @@ package struct CommittedOffset: Hashable, Sendable {
     package let metadata: [UInt8]
     /// The error that the broker returned instead of this partition's committed offset, or `.none`.
     package let code: KafkaCode
-
-    package init(partition: TopicPartition, offset: Int64?, metadata: [UInt8], code: KafkaCode = .none) {
-        self.partition = partition
-        self.offset = offset
-        self.metadata = metadata
-        self.code = code
-    }
 }
 
 package struct CommitEntry: Hashable, Sendable {
@@ -75,15 +68,9 @@ package struct CommitEntry: Hashable, Sendable {
     }
 }
 
-extension UnsafePointer<rd_kafka_topic_partition_list_t> {
-    func forEach(_ body: (rd_kafka_topic_partition_t) -> Void) {
-        for index in 0..<max(0, Int(unsafe pointee.cnt)) { unsafe body(pointee.elems[index]) }
-    }
-
-    var partitions: [TopicPartition] {
-        var partitions: [TopicPartition] = []
-        unsafe forEach { unsafe partitions.append($0.identity) }
-        return partitions
+extension UnsafeMutablePointer<rd_kafka_topic_partition_list_t> {
+    var elements: UnsafeBufferPointer<rd_kafka_topic_partition_t> {
+        unsafe UnsafeBufferPointer(start: pointee.elems, count: Int(pointee.cnt))
     }
 }
 

@@ -196,24 +196,24 @@ package final class TopicReader {
         var timeoutMs = timeoutMs
         var isWanted = true
         for _ in 0..<1_000 where isWanted {
-            var trouble: (partition: TopicPartition, what: OffsetReader.Trouble)?
+            var trouble: (partition: TopicPartition, error: KafkaError, offset: Int64)?
             let hasCome = client.next(timeoutMs: timeoutMs) { partition, message in
                 positions[partition] = message.offset + 1
                 isWanted = body(partition, message)
             } trouble: {
-                trouble = ($0, $1)
+                trouble = ($0, $1, $2)
             }
-            if let trouble { try handle(trouble.what, of: trouble.partition) }
+            if let trouble { try handle(trouble.error, at: trouble.offset, of: trouble.partition) }
             guard hasCome else { break }
             timeoutMs = 0
         }
         try wait.say(client.events())
     }
 
-    private func handle(_ trouble: OffsetReader.Trouble, of partition: TopicPartition) throws {
-        switch trouble {
-        case .end(let offset): positions[partition] = max(offset, positions[partition] ?? 0)
-        case .outOfRange:
+    private func handle(_ error: KafkaError, at offset: Int64, of partition: TopicPartition) throws {
+        switch error.code {
+        case .partitionEnd: positions[partition] = max(offset, positions[partition] ?? 0)
+        case .offsetOutOfRange, .autoOffsetReset:
             guard let range = try wait.bounds(of: [partition], from: client)[partition],
                 let position = positions[partition]
             else { return }
@@ -224,9 +224,9 @@ package final class TopicReader {
                 wait.say("\(partition): the topic was recreated or truncated; reading from its beginning")
             }
             try start(partition, at: range.lowerBound)
-        case .unreadable(let offset, let error):
+        case .badCompression, .badMessage:
             throw CommandFailure("\(partition) cannot be read from offset \(offset) on (\(error.text))")
-        case .failed(let error):
+        default:
             if let denial = Denial.reading(topic, error.code) { throw CommandFailure(denial) }
             wait.say(error.text)
         }

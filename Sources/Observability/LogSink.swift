@@ -1,17 +1,11 @@
 import Glibc
 import Synchronization
 
-/// A destination of log lines. A logger passes complete lines to `write`, in order and never concurrently.
-package protocol LogSink: Sendable {
-    /// Writes log lines. Returns false if any part of the lines is lost.
-    @discardableResult func write(_ lines: [UInt8]) -> Bool
-}
-
 /// A sink that writes to a file descriptor with write(2). It has no buffer, so that a crash loses no lines.
 ///
 /// A slow or missing reader must not block the threads that log. In every period of ten seconds, the sink waits for the
 /// reader for at most 100 ms in total.
-package final class DescriptorSink: LogSink {
+package final class DescriptorSink: Sendable {
     private struct State {
         var isCut = false
         /// The start of the current ten-second period (monotonic), and the time that the sink may still wait in that
@@ -33,8 +27,8 @@ package final class DescriptorSink: LogSink {
     private static let periodNs: Int64 = 10_000_000_000
 
     /// Writes lines. Drops the bytes that the descriptor does not accept in time, even if the descriptor is in blocking
-    /// mode. After an error, such as a closed pipe, drops the rest of the lines.
-    @discardableResult package func write(_ lines: [UInt8]) -> Bool {
+    /// mode. After an error, such as a closed pipe, drops the rest of the lines. Returns false if any byte was dropped.
+    package func write(_ lines: [UInt8]) -> Bool {
         state.withLock { state in write(state.isCut ? [UInt8(ascii: "\n")] + lines : lines, &state) }
     }
 
@@ -77,12 +71,12 @@ package final class DescriptorSink: LogSink {
     static var monotonicNs: Int64 { nanoseconds(CLOCK_MONOTONIC) }
 }
 
-package final class MemorySink: LogSink {
+package final class MemorySink: Sendable {
     private let bytes = Mutex<[UInt8]>([])
 
     package init() {}
 
-    @discardableResult package func write(_ lines: [UInt8]) -> Bool {
+    package func write(_ lines: [UInt8]) -> Bool {
         bytes.withLock { $0.append(contentsOf: lines) }
         return true
     }

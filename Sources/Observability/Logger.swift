@@ -25,14 +25,17 @@ package final class Logger: Sendable {
 
     private let levels: Atomic<UInt64>
     private let format: LineFormat
-    private let sink: any LogSink
+    private let sink: @Sendable ([UInt8]) -> Bool
     private let clock: @Sendable () -> (monotonicNs: Int64, wallMs: Int64)
     private let state = Mutex(State())
 
-    /// - Parameter clock: Returns the current monotonic and wall-clock times. It is called once for each line.
+    /// - Parameters:
+    ///   - sink: Writes complete log lines. It is called in order and never concurrently. Returns false if any part of
+    ///     the lines is lost.
+    ///   - clock: Returns the current monotonic and wall-clock times. It is called once for each line.
     package init(
         levels: LevelTable = LevelTable(), format: LineFormat = .text,
-        sink: any LogSink = DescriptorSink.standardError,
+        sink: @escaping @Sendable ([UInt8]) -> Bool = DescriptorSink.standardError.write,
         clock: @escaping @Sendable () -> (monotonicNs: Int64, wallMs: Int64) = Logger.systemClock
     ) {
         self.levels = Atomic(levels.bits)
@@ -116,16 +119,11 @@ package final class Logger: Sendable {
     private func put(_ line: Line, _ state: inout State) -> Bool {
         state.line.removeAll(keepingCapacity: true)
         line.write(as: format, to: &state.line)
-        return sink.write(state.line)
+        return sink(state.line)
     }
 }
 
 extension Logger {
-    package func debug(
-        _ part: Part, _ message: StaticString, about subject: String? = nil,
-        _ fields: @autoclosure () -> Fields = [:]
-    ) { log(.debug, part, message, about: subject, fields()) }
-
     package func info(
         _ part: Part, _ message: StaticString, about subject: String? = nil,
         _ fields: @autoclosure () -> Fields = [:]

@@ -36,8 +36,7 @@ struct ConfigurationOptions {
 extension AppFlags {
     static let keyOptions: [OptionTable<Self>.Option] = [
         .init(
-            "key-file", value: "FILE", to: \.keyFile, "Your signing key from Apple (.p8), if you do not use --config."
-        ),
+            "key-file", value: "FILE", to: \.keyFile, "Your signing key from Apple (.p8), if you do not use --config."),
         .init("key-id", value: "ID", to: \.keyID, "The signing key's 10-character id."),
         .init("team-id", value: "ID", to: \.teamID, "The team's 10-character id."),
     ]

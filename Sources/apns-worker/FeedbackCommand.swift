@@ -32,15 +32,13 @@ func readFeedback(_ arguments: [String]) throws -> ExitCode {
     let (configuration, cluster) = try loaded(options.file)
     let all = configuration.apps.filter { $0.binary?.feedback != nil }
     guard !all.isEmpty else {
-        throw Exit(
-            code: .wrongConfiguration,
-            lines: ["apns-worker feedback: no app of the configuration has binary.feedback"])
+        throw StartFailure(["apns-worker feedback: no app of the configuration has binary.feedback"])
     }
     let apps = all.filter { options.app == nil || $0.name == options.app }
     guard !apps.isEmpty else {
         let names = all.map(\.name).joined(separator: ", ")
         throw UsageError(
-            "no app with binary.feedback has the name \(printable(options.app ?? "")); expected one of \(names)")
+            "no app with binary.feedback has the name \(quoted(options.app ?? "")); expected one of \(names)")
     }
     let signals = StopSignals()
     let logger = Logger(levels: LevelTable(.critical), format: configuration.log.format)

@@ -17,9 +17,7 @@ extension OptionTable.Option {
         _ name: String, _ letter: Character? = nil, value: String,
         to member: any WritableKeyPath<Values, String?> & Sendable, _ help: String
     ) {
-        self.init(name, letter, value: value, help) { values, text in
-            values[keyPath: member] = try OptionValue.text(text)
-        }
+        self.init(name, letter, value: value, to: member, { text in try OptionValue.text(text) }, help)
     }
 
     /// Creates an option whose value is one of the raw values of `Value`.
@@ -93,5 +91,5 @@ func unknown(_ thing: String, _ word: String, among words: [String]) -> UsageErr
     let suggestion =
         nearest(to: word, among: words).map { "did you mean \($0)?" }
         ?? "expected one of \(words.joined(separator: ", "))"
-    return UsageError("there is no \(thing) \(printable(word)); \(suggestion)")
+    return UsageError("there is no \(thing) \(quoted(word)); \(suggestion)")
 }

@@ -1,3 +1,4 @@
+import Configuration
 import Glibc
 import JSON
 import Observability
@@ -62,33 +63,18 @@ func padded(_ text: String, to width: Int) -> String {
     text + String(repeating: " ", count: max(0, width - text.count))
 }
 
-/// Returns a command-line word in quotes, on one line.
-func printable(_ word: String) -> String { "\"\(printable(word, limit: 60))\"" }
-
-/// Returns untrusted text for one line of a terminal: control characters become spaces, and the text is cut after
-/// `limit` characters.
-func printable(_ text: String, limit: Int) -> String {
-    var line = ""
-    for scalar in text.unicodeScalars.prefix(limit) {
-        let isControl =
-            scalar.value < 0x20 || (0x7F...0x9F).contains(scalar.value) || [0x2028, 0x2029].contains(scalar.value)
-        line.unicodeScalars.append(isControl ? " " : scalar)
-    }
-    return text.unicodeScalars.count > limit ? line + "…" : line
-}
-
 extension DeliveryResult {
     /// Returns the outcome as one line of text. `target` is the device token or the channel id.
     func line(about target: String?, of request: DeliveryResult.Request?) -> String {
         var words = [Timestamp(wallMs: settledAtMs).text, padded(outcome.rawValue, to: 12)]
         if let status { words.append("\(status)") }
-        if let reason { words.append(printable(reason.rawValue, limit: 100)) }
-        words.append(printable(target ?? "-", limit: 200))
-        words.append(printable(apnsTopic ?? "-", limit: 255))
-        if let app { words.append("app=\(printable(app, limit: 100))") }
+        if let reason { words.append(oneLine(reason.rawValue, limit: 100)) }
+        words.append(oneLine(target ?? "-", limit: 200))
+        words.append(oneLine(apnsTopic ?? "-", limit: 255))
+        if let app { words.append("app=\(oneLine(app, limit: 100))") }
         if let request { words.append("request=\(request)") }
         if let apnsID { words.append("apns-id=\(apnsID)") }
-        if let apnsUniqueID { words.append("apns-unique-id=\(printable(apnsUniqueID, limit: 100))") }
+        if let apnsUniqueID { words.append("apns-unique-id=\(oneLine(apnsUniqueID, limit: 100))") }
         if attempts != 1 { words.append("attempts=\(attempts)") }
         if inDoubt > 0 { words.append("in-doubt=\(inDoubt)") }
         if let sentAtMs {
@@ -98,7 +84,7 @@ extension DeliveryResult {
             words.append("sent=\(Timestamp(wallMs: sentAtMs).text)")
         }
         if let unregisteredAtMs { words.append("since=\(Timestamp(wallMs: unregisteredAtMs).text)") }
-        if let detail { words.append("(\(printable(detail, limit: 300)))") }
+        if let detail { words.append("(\(oneLine(detail, limit: 300)))") }
         return words.joined(separator: " ")
     }
 

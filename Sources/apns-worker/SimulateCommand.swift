@@ -100,8 +100,7 @@ private let simulateTable = OptionTable<SimulatorOptions>(
             "Allow this many concurrent streams on a connection (default 1000)."),
         .init(
             "first-streams", value: "N", to: \.firstStreams, integer(1...1_000_000),
-            "Allow this many concurrent streams until the first valid provider token, as Apple does (default 1)."
-        ),
+            "Allow this many concurrent streams until the first valid provider token, as Apple does (default 1)."),
         .init(
             "latency", value: "TIME", to: \.latency, parsedLatency,
             "Delay each answer: 50ms, 20ms..80ms (evenly spread) or ~50ms (exponential with this mean)."),

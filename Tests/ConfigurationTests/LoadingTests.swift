@@ -1,4 +1,4 @@
-import Configuration
+@testable import Configuration
 import Observability
 import PushRecords
 import Testing
@@ -183,18 +183,18 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
     }
 
     @Test(arguments: [
-        ("{file: c.pem}", CertificateCredential(.pem(certificate: .file("/w/c.pem"), key: nil))),
+        ("{file: c.pem}", CertificateCredential(form: .pem(certificate: .file("/w/c.pem"), key: nil))),
         (
             "{file: c.pem, key_file: k.pem, passphrase_file: p}",
             CertificateCredential(
-                .pem(certificate: .file("/w/c.pem"), key: .file("/w/k.pem")), passphrase: .file("/w/p"))
+                form: .pem(certificate: .file("/w/c.pem"), key: .file("/w/k.pem")), passphrase: .file("/w/p"))
         ),
         (
             "{pem: \"${PEM}\", key: k, passphrase: p}",
-            CertificateCredential(.pem(certificate: .text("two\nlines"), key: .text("k")), passphrase: .text("p"))
+            CertificateCredential(form: .pem(certificate: .text("two\nlines"), key: .text("k")), passphrase: .text("p"))
         ),
-        ("{pkcs12_file: /a.p12}", CertificateCredential(.pkcs12(.file("/a.p12")))),
-        ("{pkcs12: MIIC, passphrase: p}", CertificateCredential(.pkcs12(.text("MIIC")), passphrase: .text("p"))),
+        ("{pkcs12_file: /a.p12}", CertificateCredential(form: .pkcs12(.file("/a.p12")))),
+        ("{pkcs12: MIIC, passphrase: p}", CertificateCredential(form: .pkcs12(.text("MIIC")), passphrase: .text("p"))),
     ])
     func `A certificate is a file or inline text`(text: String, expected: CertificateCredential) throws {
         let token = "token: {key_file: key.p8, key_id: ABC123DEFG, team_id: TEAM123456}"

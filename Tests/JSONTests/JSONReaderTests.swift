@@ -1,4 +1,4 @@
-import JSON
+@testable import JSON
 import Testing
 
 /// Runs `body` with a reader over the text.
@@ -40,10 +40,10 @@ func read<R>(_ text: String, _ body: (inout JSONReader) throws -> R) throws -> R
     }
 
     @Test func `Reading a value as another kind throws an error`() throws {
-        #expect(throws: JSONError(.wrongKind, at: 1)) { try read(" 1") { _ = try $0.text() } }
-        #expect(throws: JSONError(.wrongKind, at: 0)) { try read("[]") { try $0.enterObject() } }
-        #expect(throws: JSONError(.wrongKind, at: 0)) { try read("null") { _ = try $0.double() } }
-        #expect(throws: JSONError(.endOfInput, at: 1)) { try read("[") { try $0.enterArray() } }
+        #expect(throws: JSONError(kind: .wrongKind, offset: 1)) { try read(" 1") { _ = try $0.text() } }
+        #expect(throws: JSONError(kind: .wrongKind, offset: 0)) { try read("[]") { try $0.enterObject() } }
+        #expect(throws: JSONError(kind: .wrongKind, offset: 0)) { try read("null") { _ = try $0.double() } }
+        #expect(throws: JSONError(kind: .endOfInput, offset: 1)) { try read("[") { try $0.enterArray() } }
     }
 
     @Test(
@@ -56,7 +56,7 @@ func read<R>(_ text: String, _ body: (inout JSONReader) throws -> R) throws -> R
         if let value {
             #expect(try read(text) { try $0.integer() } == value)
         } else {
-            #expect(throws: JSONError(.notAnInteger, at: 0)) { try read(text) { try $0.integer() } }
+            #expect(throws: JSONError(kind: .notAnInteger, offset: 0)) { try read(text) { try $0.integer() } }
         }
     }
 

@@ -1,4 +1,4 @@
-import JSON
+@testable import JSON
 import Testing
 
 func scan(_ bytes: [UInt8]) -> JSONScan {
@@ -33,10 +33,13 @@ func members(_ text: String, capacity: Int = 8) -> (scan: JSONScan, members: [St
     }
 
     @Test func `Nesting deeper than 64 levels is an error`() {
-        #expect(scan(String(repeating: "[", count: 100_000)).error == JSONError(.endOfInput, at: 100_000))
-        #expect(scan(String(repeating: "[", count: 100_000) + "]").error == JSONError(.tooDeep, at: 64))
-        #expect(scan(String(repeating: "[{\"\":", count: 50_000) + "\n").error == JSONError(.endOfInput, at: 250_001))
-        #expect(scan(String(repeating: "[{\"\":", count: 50_000) + "}").error == JSONError(.tooDeep, at: 32 * 5))
+        #expect(scan(String(repeating: "[", count: 100_000)).error == JSONError(kind: .endOfInput, offset: 100_000))
+        #expect(scan(String(repeating: "[", count: 100_000) + "]").error == JSONError(kind: .tooDeep, offset: 64))
+        #expect(
+            scan(String(repeating: "[{\"\":", count: 50_000) + "\n").error
+                == JSONError(kind: .endOfInput, offset: 250_001))
+        #expect(
+            scan(String(repeating: "[{\"\":", count: 50_000) + "}").error == JSONError(kind: .tooDeep, offset: 32 * 5))
         for open in [("[", "1", "]"), ("{\"a\":", "1", "}")] {
             func nested(_ depth: Int) -> String {
                 String(repeating: open.0, count: depth) + open.1 + String(repeating: open.2, count: depth)
@@ -62,7 +65,7 @@ func members(_ text: String, capacity: Int = 8) -> (scan: JSONScan, members: [St
             ("fals", .endOfInput, 4), ("[1,", .endOfInput, 3),
         ] as [(String, JSONError.Kind, Int)])
     func `An error states its kind and its offset`(text: String, kind: JSONError.Kind, offset: Int) {
-        #expect(scan(text).error == JSONError(kind, at: offset))
+        #expect(scan(text).error == JSONError(kind: kind, offset: offset))
     }
 
     /// Tries every first byte of a multi-byte sequence with valid and invalid continuation bytes (RFC 3629).

@@ -49,7 +49,8 @@ private final class Transactor {
 private struct Found: Equatable {
     var offsets: [Int64] = []
     var texts: [String] = []
-    var troubles: [OffsetReader.Trouble] = []
+    var ends: [Int64] = []
+    var errors: [KafkaCode] = []
 }
 
 extension OffsetReader {
@@ -58,12 +59,12 @@ extension OffsetReader {
         try start(partition, at: offset)
         defer { stop(partition) }
         var found = Found()
-        while found.troubles.isEmpty {
+        while found.ends.isEmpty, found.errors.isEmpty {
             _ = next(timeoutMs: 100) { _, message in
                 found.offsets.append(message.offset)
                 found.texts.append(String(decoding: message.value, as: UTF8.self))
-            } trouble: { _, trouble in
-                found.troubles.append(trouble)
+            } trouble: { _, error, offset in
+                if error.code == .partitionEnd { found.ends.append(offset) } else { found.errors.append(error.code) }
             }
         }
         return found
@@ -103,7 +104,7 @@ extension OffsetReader {
         let transactor = try Transactor(cluster)
         try transactor.write(["a", "b"])
         // Records of an open transaction are invisible.
-        #expect(try reader.readAll(partition, from: 0) == Found(troubles: [.end(offset: 0)]))
+        #expect(try reader.readAll(partition, from: 0) == Found(ends: [0]))
         try transactor.commit(CommitEntry(partition, offset: 7, metadata: Array("here".utf8)))
         #expect(try reader.readCommitted(2, of: partition).texts == ["a", "b"])
         let first = try committed(reader, partition)
@@ -116,7 +117,7 @@ extension OffsetReader {
         let all = try reader.readCommitted(3, of: partition)
         #expect(all.texts == ["a", "b", "d"])
         // Transaction markers occupy offsets, and the log end lies after the last marker.
-        #expect(all.offsets == [0, 1, 5] && all.troubles == [.end(offset: 7)])
+        #expect(all.offsets == [0, 1, 5] && all.ends == [7] && all.errors == [])
         #expect(try reader.readAll(partition, from: 2).offsets == [5])
         #expect(try committed(reader, partition)?.offset == 9)
         #expect(try reader.bounds(of: [partition], timeoutMs: 10_000) == [partition: 0..<7])
@@ -188,7 +189,7 @@ extension OffsetReader {
                 _ = reader.next(timeoutMs: 100) {
                     came = ($0, $1.offset)
                 } trouble: {
-                    Issue.record("\($0): \($1)")
+                    Issue.record("\($0), \($2): \($1)")
                 }
             }
             let (partition, offset) = try #require(came)
@@ -201,15 +202,15 @@ extension OffsetReader {
     @Test(.needsBroker) func `The reader reports log ends, offsets out of range and unknown topics`() throws {
         let cluster = try Cluster(.broker)
         let reader = try OffsetReader(ClusterSettings(bootstrapServers: cluster.servers), fetchKilobytes: 64)
-        #expect(try reader.readAll(cluster.partition(0), from: 0).troubles == [.end(offset: 0)])
-        #expect(try reader.readAll(cluster.partition(0), from: 5).troubles == [.outOfRange])
+        #expect(try reader.readAll(cluster.partition(0), from: 0) == Found(ends: [0]))
+        #expect(try reader.readAll(cluster.partition(0), from: 5) == Found(errors: [.autoOffsetReset]))
         // Reading succeeds once the topic has a record.
         let writer = try Writer(cluster.servers)
         #expect(writer.produce(to: try writer.producer.topic(cluster.topic), key: nil, value: [0x61], tag: 1) == .none)
         writer.flush()
         #expect(
             try reader.readAll(cluster.partition(0), from: 0)
-                == Found(offsets: [0], texts: ["a"], troubles: [.end(offset: 1)]))
+                == Found(offsets: [0], texts: ["a"], ends: [1]))
         let names = [cluster.topic, "\(cluster.topic).none"]
         let told = try reader.topics(named: names, timeoutMs: 10_000)
         #expect(told[names[0]]?.partitions == 1 && told[names[1]]?.code.isUnknownTopic == true)

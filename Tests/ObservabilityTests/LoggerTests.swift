@@ -22,7 +22,7 @@ private struct Recorder {
 
     init(_ levels: LevelTable = LevelTable(), _ format: LineFormat = .text) {
         let clock = clock
-        logger = Logger(levels: levels, format: format, sink: sink) { clock.now }
+        logger = Logger(levels: levels, format: format, sink: sink.write) { clock.now }
     }
 }
 
@@ -88,7 +88,7 @@ private struct Recorder {
             made += 1
             return 1
         }
-        recorder.logger.debug(.kafka, "x", ["n": .integer(value())])
+        recorder.logger.log(.debug, .kafka, "x", ["n": .integer(value())])
         #expect(made == 0)
         recorder.logger.info(.kafka, "x", ["n": .integer(value())])
         #expect(made == 1)
@@ -238,7 +238,7 @@ private struct Recorder {
     /// A wait of 100 ms for each line would take 100 s.
     @Test(.timeLimit(.minutes(1))) func `A full pipe does not delay the logger`() {
         let pipe = FullPipe()
-        let logger = Logger(sink: DescriptorSink(pipe.writing)) { (0, 1_000) }
+        let logger = Logger(sink: DescriptorSink(pipe.writing).write) { (0, 1_000) }
         let before = Logger.linesLost
         for n in 0..<1_000 { logger.info(.worker, "x", ["n": .count(n)]) }
         #expect(Logger.linesLost >= before + 1_000)
@@ -258,7 +258,7 @@ private struct Recorder {
 
     @Test func `Lost lines are reported even if no other line follows`() {
         let pipe = FullPipe()
-        let logger = Logger(sink: DescriptorSink(pipe.writing)) { (0, 1_000) }
+        let logger = Logger(sink: DescriptorSink(pipe.writing).write) { (0, 1_000) }
         logger.info(.worker, "x")
         logger.writeLeftOut()
         _ = pipe.take()

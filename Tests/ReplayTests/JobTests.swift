@@ -1,13 +1,13 @@
-import Kafka
 import PushRecords
 import Testing
 
+@testable import Kafka
 @testable import Replay
 
 /// The commits of a job, and the job that a later run reads from them.
 @Suite struct JobTests {
     private func commit(_ entry: CommitEntry) -> CommittedOffset {
-        CommittedOffset(partition: entry.partition, offset: entry.offset, metadata: entry.metadata)
+        CommittedOffset(partition: entry.partition, offset: entry.offset, metadata: entry.metadata, code: .none)
     }
 
     @Test func `A job is resumed from its commits`() throws {
@@ -27,7 +27,7 @@ import Testing
     }
 
     @Test func `A group without commits has no job, and a partition without a commit is not part of a job`() throws {
-        let none = CommittedOffset(partition: other, offset: nil, metadata: [])
+        let none = CommittedOffset(partition: other, offset: nil, metadata: [], code: .none)
         #expect(try ReplayJob(order(), [none]) == nil)
         let entry = try #require(job().entries(since: nil).first)
         #expect(try ReplayJob(order(), [none, commit(entry)])?.partitions.keys.map(\.self) == [source])
@@ -46,7 +46,7 @@ import Testing
         "replay4 f x -1 9 0 0 0 0 0 0 0", "replay4 f -1 -1 9", "{}",
     ])
     func `A commit that is not from a replay is refused`(metadata: String) {
-        let found = CommittedOffset(partition: source, offset: 5, metadata: Array(metadata.utf8))
+        let found = CommittedOffset(partition: source, offset: 5, metadata: Array(metadata.utf8), code: .none)
         let error = #expect(throws: CommandFailure.self) { try ReplayJob(order(), [found]) }
         #expect(error?.description.contains("that is not from a replay") == true)
     }

@@ -1,5 +1,5 @@
 import APNsSimulator
-import Configuration
+@testable import Configuration
 import Delivery
 import Foundation
 import Network

@@ -1,5 +1,5 @@
 import APNsSimulator
-import Configuration
+@testable import Configuration
 import Foundation
 import PushRecords
 import TLS
@@ -148,7 +148,7 @@ import Testing
                     + "refuses for this topic"
             ])
         var certificate = app("shop", ["com.example.location-query"])
-        certificate.credential = .certificate(CertificateCredential(.pkcs12(.file("/c.p12")), passphrase: nil))
+        certificate.credential = .certificate(CertificateCredential(form: .pkcs12(.file("/c.p12")), passphrase: nil))
         #expect(
             ConfigurationWarnings.ofBundleIDs(certificate) == [
                 "app shop: com.example.location-query in bundle_ids is the topic of push type location, which Apple "

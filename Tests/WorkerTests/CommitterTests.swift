@@ -37,7 +37,7 @@ struct CommitterTests {
         /// Settles and commits this offset of each partition, if any.
         init(partitions: Int, committing offset: Int64? = nil) {
             machine = DeliveryMachine(settings: MachineSettings(), apps: [])
-            committer = OffsetCommitter(.requests, name: "worker", logger: Logger(sink: MemorySink()))
+            committer = OffsetCommitter(.requests, name: "worker", logger: Logger(sink: MemorySink().write))
             for number in 0..<Int32(partitions) {
                 let id = machine.assign(
                     topic: "requests", partition: number, role: .requests(weight: 1), committedOffset: nil,

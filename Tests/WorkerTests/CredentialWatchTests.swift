@@ -75,7 +75,7 @@ extension PushWorker {
 
                 """, "worker.yaml")
             let configuration = try WorkerConfiguration.load(file: file).configuration
-            worker = try PushWorker(configuration, logger: Logger(sink: log))
+            worker = try PushWorker(configuration, logger: Logger(sink: log.write))
             if watches { worker.files.watch() }
         }
 
@@ -207,7 +207,7 @@ extension PushWorker {
         }
         func start() throws -> PushWorker {
             let configuration = try WorkerConfiguration.load(file: scene.file).configuration
-            let worker = try PushWorker(configuration, logger: Logger(sink: MemorySink()))
+            let worker = try PushWorker(configuration, logger: Logger(sink: MemorySink().write))
             worker.files.watch()
             return worker
         }

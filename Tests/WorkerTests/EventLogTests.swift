@@ -32,7 +32,7 @@ import Testing
         ] as [(TransportNote, String)])
     func `A log line about a connection names each address once`(note: TransportNote, words: String) {
         let sink = MemorySink()
-        let log = EventLog(logger: Logger(sink: sink), names: ["shop"])
+        let log = EventLog(logger: Logger(sink: sink.write), names: ["shop"])
         log.write(note, of: AppIndex(0))
         // Drops the timestamp.
         #expect(sink.lines.map { String($0.drop { $0 != " " }.dropFirst()) } == [words])
@@ -40,7 +40,7 @@ import Testing
 
     @Test func `One line reports all partitions that were assigned again`() {
         let sink = MemorySink()
-        EventLog(logger: Logger(sink: sink), names: []).writeResumed((0..<16).map { "requests/\($0)" })
+        EventLog(logger: Logger(sink: sink.write), names: []).writeResumed((0..<16).map { "requests/\($0)" })
         #expect(sink.lines.count == 1 && sink.lines[0].contains("count=16 partitions=requests/0,requests/1,"))
     }
 }

@@ -1,4 +1,4 @@
-import Configuration
+@testable import Configuration
 import EventLoop
 import Foundation
 import Kafka
@@ -42,7 +42,7 @@ import Testing
             })
             reader = FeedbackReader(
                 ClusterSettings(bootstrapServers: cluster.bootstrapServers), topic: topic, loop: loop,
-                logger: Logger(sink: log))
+                logger: Logger(sink: log.write))
             reader.onEnd = { [unowned self] in outcomes.append($1) }
         }
 

@@ -1,4 +1,4 @@
-import Configuration
+@testable import Configuration
 import Foundation
 import Kafka
 import Observability
@@ -88,7 +88,7 @@ struct ProblemTests {
             var apps = ConfiguredApps([app])
             apps.rows[0].standing.connections.open = 1
             let now = DeliveryTime(ns: 0, wallMs: endsMs - days * day)
-            let log = EventLog(logger: Logger(sink: sink), names: ["shop"])
+            let log = EventLog(logger: Logger(sink: sink.write), names: ["shop"])
             health.update(apps, [DeliveryCounters.App(tiers: 0)], log, now)
             return health.problems(apps, deadTokens: "t", now).map(\.kind) == [.expiring]
         }
@@ -163,7 +163,7 @@ struct ProblemTests {
     func `Without Kafka the worker is degraded from the start, and the lag is unknown`() throws {
         var configuration = WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: "127.0.0.1:1"), apps: [])
         configuration.admin.listen = nil
-        let worker = try PushWorker(configuration, logger: Logger(sink: MemorySink()))
+        let worker = try PushWorker(configuration, logger: Logger(sink: MemorySink().write))
         let board = worker.pages.board
         let thread = Thread { _ = try? worker.run() }
         thread.start()
@@ -183,7 +183,7 @@ struct ProblemTests {
             counters.outcomes[Outcome.expired.index] += expired
             counters.outcomes[Outcome.accepted.index] += accepted
             let now = DeliveryTime(ns: seconds * 1_000_000_000, wallMs: 0)
-            health.update(apps, [counters], EventLog(logger: Logger(sink: MemorySink()), names: ["shop"]), now)
+            health.update(apps, [counters], EventLog(logger: Logger(sink: MemorySink().write), names: ["shop"]), now)
             return health.problems(apps, deadTokens: "t", now).first { $0.kind == .expired }?.text
         }
         #expect(expired(seconds: 0, 500, accepted: 0) == nil, "the first update has no earlier counts")

@@ -1,4 +1,4 @@
-import Configuration
+@testable import Configuration
 import Delivery
 import Foundation
 import Kafka
@@ -42,7 +42,7 @@ final class PublisherScene {
         let settings = try configuration.cluster()
         publisher = try RecordPublisher(
             configuration, apps: apps.map { RecordApp(name: $0.name, environment: $0.environment) },
-            cluster: settings, wakeUpDescriptor: wakeUp.descriptor, logger: Logger(sink: log))
+            cluster: settings, wakeUpDescriptor: wakeUp.descriptor, logger: Logger(sink: log.write))
         try? publisher.producer.warmUp(timeoutMs: 10_000)
         machine = DeliveryMachine(settings: configuration.machineSettings, apps: apps)
         id = machine.assign(
@@ -143,7 +143,7 @@ final class PublisherScene {
             let hasCome = reader.next(timeoutMs: 40_000) { _, message in
                 body(message)
                 left -= 1
-            } trouble: { _, _ in
+            } trouble: { _, _, _ in
             }
             guard hasCome else {
                 throw ChildProcess.Failure.timedOut(waitingFor: "the first record of \(topic)", output: "")

@@ -43,7 +43,7 @@ import Testing
             let settings = ClusterSettings(bootstrapServers: self.cluster.bootstrapServers)
             producer = try Producer(ProducerSettings(cluster: settings))
             targets = try topics.map(producer.topic)
-            let logger = Logger(sink: log)
+            let logger = Logger(sink: log.write)
             let group: CommitGroup = if case .retry = role { .retries } else { .requests }
             reader = try GroupReader(
                 ConsumerSettings(

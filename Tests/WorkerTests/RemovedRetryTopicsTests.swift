@@ -1,4 +1,4 @@
-import Configuration
+@testable import Configuration
 import EventLoop
 import Kafka
 import Observability
@@ -18,7 +18,7 @@ import Testing
         _ configuration: WorkerConfiguration, _ loop: Loop, _ told: Told
     ) throws -> RemovedRetryTopics {
         RemovedRetryTopics(
-            configuration, try configuration.cluster(), loop: loop, logger: Logger(sink: MemorySink()),
+            configuration, try configuration.cluster(), loop: loop, logger: Logger(sink: MemorySink().write),
             onChange: { told.reads.append($0) }, onTopics: { told.existing = $0 })
     }
 

@@ -1,5 +1,5 @@
 import APNsSimulator
-import Configuration
+@testable import Configuration
 import Delivery
 import EventLoop
 import Foundation
@@ -65,7 +65,8 @@ final class SimulatorScene {
         return app(
             name,
             .certificate(
-                CertificateCredential(.pem(certificate: .text(issued.certificatePEM), key: .text(issued.keyPEM)))))
+                CertificateCredential(form: .pem(certificate: .text(issued.certificatePEM), key: .text(issued.keyPEM))))
+        )
     }
 
     func start(_ apps: [AppSettings], allowingFaults: Bool = false) throws -> AppTransports {
@@ -181,6 +182,6 @@ extension AppSettings {
     ) -> AppSettings {
         AppSettings(
             name: name, bundleIDs: ["com.example.shop"],
-            credential: .certificate(CertificateCredential(form, passphrase: passphrase)))
+            credential: .certificate(CertificateCredential(form: form, passphrase: passphrase)))
     }
 }

@@ -1,5 +1,5 @@
 import APNs
-import Configuration
+@testable import Configuration
 import Delivery
 import EventLoop
 import Foundation

@@ -5,19 +5,14 @@ package struct ConfigurationError: Error, Hashable, Sendable {
     package let lines: [String]
 }
 
-/// Returns a user's text in quotes, on one line: with control characters escaped, and cut after 60 characters.
-func quoted(_ text: String) -> String {
-    var result = "\""
-    for (count, scalar) in text.unicodeScalars.enumerated() {
-        if count == 60 { return result + "…\"" }
-        result += oneLine(scalar)
-    }
-    return result + "\""
-}
+/// Returns a user's text in quotes, on one line, and cut after 60 characters.
+package func quoted(_ text: String) -> String { "\"\(oneLine(text, limit: 60))\"" }
 
-/// Returns the text with escapes for characters that end a line or control a terminal.
-func oneLine(_ text: String) -> String {
-    text.unicodeScalars.map(oneLine).joined()
+/// Returns untrusted text for one line of a log or terminal: escapes characters that end a line or control a terminal,
+/// and cuts the text after `limit` characters.
+package func oneLine(_ text: String, limit: Int = .max) -> String {
+    let scalars = text.unicodeScalars
+    return scalars.prefix(limit).map(oneLine).joined() + (scalars.count > limit ? "…" : "")
 }
 
 private func oneLine(_ scalar: Unicode.Scalar) -> String {

@@ -1,30 +1,11 @@
 import YAML
 
-enum Origin {
-    case file(path: String)
-    /// Command-line flags, which are named like their keys: `--key-id` for `apps[0].token.key_id`.
-    case flags
-
-    /// Returns the prefix of an error message about the value at `path`, such as `worker.yaml:12:5: delivery.max_age`.
-    func place(_ path: String, _ mark: Mark?) -> String {
-        switch self {
-        case .file(let file):
-            let place = mark.map { "\(file):\($0.line):\($0.column)" } ?? file
-            return path.isEmpty ? place : "\(place): \(path)"
-        case .flags:
-            let key = path.split(separator: ".").last.map { String($0.prefix { $0 != "[" }) } ?? ""
-            return "--" + (["token": "key-file", "bundle_ids": "bundle-id"][key] ?? key.replacing("_", with: "-"))
-        }
-    }
-}
-
 /// The state of reading a configuration: its source, and the problems found so far.
 final class Reading {
-    let origin: Origin
+    /// The path of the configuration file, or `nil` for command-line flags.
+    private let file: String?
     /// The environment for substitutions, or `nil` for command-line flags, in which the shell substitutes variables.
     let environment: ((String) -> String?)?
-    /// The folder that relative paths refer to. It ends with `/`, or is empty for the working directory.
-    let folder: String
     /// An error or warning: the key's path (`apps[0].token.key_id`, or empty for the document), its position (`nil` for
     /// a default or a flag), and one line with the mistake and the fix.
     private typealias Problem = (path: String, mark: Mark?, text: String)
@@ -35,10 +16,9 @@ final class Reading {
     private var keys: [(name: String, path: String)] = []
     private var marks: [String: Mark] = [:]
 
-    init(_ origin: Origin, environment: ((String) -> String?)?, folder: String) {
-        self.origin = origin
+    init(file: String?, environment: ((String) -> String?)?) {
+        self.file = file
         self.environment = environment
-        self.folder = folder
     }
 
     func noteMark(_ mark: Mark, of path: String) { marks[path] = mark }
@@ -67,7 +47,6 @@ final class Reading {
                 near.map { "did you mean \($0)?" } ?? "valid keys: \(key.siblings.joined(separator: ", "))"
             refuse(key.path, "unknown key; \(suggestion)", at: key.mark)
         }
-        unknown = []
     }
 
     func warn(_ path: String, _ text: String) {
@@ -77,7 +56,17 @@ final class Reading {
     func isGiven(_ path: String) -> Bool { marks[path] != nil }
 
     /// Returns the prefix of an error message about the value at `path`, such as `worker.yaml:12:5: delivery.max_age`.
-    func place(_ path: String) -> String { origin.place(path, marks[path]) }
+    func place(_ path: String) -> String { place(path, marks[path]) }
+
+    private func place(_ path: String, _ mark: Mark?) -> String {
+        if let file {
+            let place = mark.map { "\(file):\($0.line):\($0.column)" } ?? file
+            return path.isEmpty ? place : "\(place): \(path)"
+        }
+        // Flags are named like their keys: `--key-id` for `apps[0].token.key_id`.
+        let key = path.split(separator: ".").last.map { String($0.prefix { $0 != "[" }) } ?? ""
+        return "--" + (["token": "key-file", "bundle_ids": "bundle-id"][key] ?? key.replacing("_", with: "-"))
+    }
 
     /// One line per problem, in the order of the document.
     var problemLines: [String] { lines(problems) }
@@ -87,9 +76,13 @@ final class Reading {
         let end = Mark(line: .max, column: 0)
         // The sort is stable, so problems without a position, or with equal positions, keep their order.
         return problems.sorted { $0.mark ?? end < $1.mark ?? end }.map { problem in
-            "\(oneLine(origin.place(problem.path, problem.mark))): \(problem.text)"
+            "\(oneLine(place(problem.path, problem.mark))): \(problem.text)"
         }
     }
 
-    func absolute(_ path: String) -> String { path.hasPrefix("/") ? path : folder + path }
+    /// Returns a path for the working directory. Relative paths in a file are relative to the file's folder.
+    func absolute(_ path: String) -> String {
+        guard !path.hasPrefix("/"), let slash = file?.lastIndex(of: "/") else { return path }
+        return file![...slash] + path
+    }
 }

@@ -106,6 +106,13 @@ struct Value {
         return Section(entries, path: path, mark: node.mark, reading: reading)
     }
 
+    /// Reads a mapping, and rejects each key that `body` does not read.
+    func section<T>(_ body: (inout Section) -> T?) -> T? {
+        guard var section = section() else { return nil }
+        defer { section.finish() }
+        return body(&section)
+    }
+
     var isMapping: Bool {
         if case .mapping = node.content { true } else { false }
     }

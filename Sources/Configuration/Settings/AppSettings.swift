@@ -61,7 +61,7 @@ package struct AppSettings: Hashable, Sendable {
     package var isPaused = false
 
     /// - Parameter host: The APNs host, or `nil` for Apple's host of the environment.
-    package init(
+    init(
         name: String, bundleIDs: [String], credential: Credential, environment: PushEnvironment = .production,
         host: String? = nil
     ) {
@@ -86,11 +86,7 @@ package struct AppSettings: Hashable, Sendable {
 
 extension AppSettings {
     static func list(reading value: Value) -> [AppSettings]? {
-        value.list(limit: 1_000) { item in
-            guard var section = item.section() else { return nil }
-            defer { section.finish() }
-            return AppSettings(reading: &section)
-        }
+        value.list(limit: 1_000) { item in item.section { AppSettings(reading: &$0) } }
     }
 
     private init(reading section: inout Section) {
@@ -138,7 +134,7 @@ extension AppSettings {
             }
         }
         section.read("index_authorization", into: &indexesAuthorization) { $0.boolean() }
-        proxy = ProxySettings(in: &section)
+        proxy = ProxySettings.read(&section)
         section.read("environment_guard", into: &environmentGuard) { $0.choice() }
         section.read("other_environment", into: &otherEnvironment) { $0.text("the name of an app") }
         section.read("rate_limit", into: &rateLimit) { $0.integer(0...10_000_000) }

@@ -27,8 +27,6 @@ package struct BinarySettings: Hashable, Sendable {
         package var interval = Duration.seconds(3_600)
 
         package static let port = 2_196
-
-        package init(host: String) { self.host = host }
     }
 
     package static let port = 2_195

@@ -3,12 +3,6 @@ package struct TokenCredential: Hashable, Sendable {
     package var key: Secret
     package var keyID: String
     package var teamID: String
-
-    package init(key: Secret, keyID: String, teamID: String) {
-        self.key = key
-        self.keyID = keyID
-        self.teamID = teamID
-    }
 }
 
 package struct CertificateCredential: Hashable, Sendable {
@@ -23,27 +17,15 @@ package struct CertificateCredential: Hashable, Sendable {
     package var form: Form
     /// The passphrase of the key or of the PKCS#12 file, or `nil` if neither is encrypted.
     package var passphrase: Secret?
-
-    package init(_ form: Form, passphrase: Secret? = nil) {
-        self.form = form
-        self.passphrase = passphrase
-    }
 }
 
 extension AppSettings.Credential {
     /// Reads the app's `token` or `certificate`, and reports invalid values. Returns `nil` if neither can be read.
     init?(reading section: inout Section) {
-        var token: TokenCredential?
-        var certificate: CertificateCredential?
-        if var inner = section.value("token")?.section() {
-            token = TokenCredential(reading: &inner)
-            inner.finish()
-        }
-        if let value = section.value("certificate"), var inner = value.section() {
-            certificate = CertificateCredential(reading: &inner)
-            inner.finish()
-            if section.has("token") { value.refuse("give either a token or a certificate, not both") }
-        }
+        let token = section.value("token")?.section { TokenCredential(reading: &$0) }
+        let value = section.value("certificate")
+        let certificate = value?.section { CertificateCredential(reading: &$0) }
+        if section.has("token") { value?.refuse("give either a token or a certificate, not both") }
         if !section.has("token", "certificate") {
             section.refuseMissing("token", "; an app needs a token or a certificate")
         }
@@ -85,11 +67,11 @@ extension CertificateCredential {
             return nil
         case (true, false):
             guard let pem else { return nil }
-            self.init(.pem(certificate: pem, key: key), passphrase: passphrase)
+            self.init(form: .pem(certificate: pem, key: key), passphrase: passphrase)
         case (false, true):
             section.refuse(anyOf: ["key", "key_file"], "a PKCS#12 file also contains the key")
             guard let pkcs12 else { return nil }
-            self.init(.pkcs12(pkcs12), passphrase: passphrase)
+            self.init(form: .pkcs12(pkcs12), passphrase: passphrase)
         }
     }
 }

@@ -4,8 +4,6 @@ package struct KafkaSettings: Hashable, Sendable {
     package struct TopicCreation: Hashable, Sendable {
         package var partitions = 8
         package var replicationFactor = 3
-
-        package init() {}
     }
 
     /// The bootstrap servers as comma-separated `host:port` pairs, as in librdkafka.
@@ -27,10 +25,6 @@ package struct KafkaSettings: Hashable, Sendable {
     package var properties: [UserProperty] = []
     package var consumerProperties: [UserProperty] = []
     package var producerProperties: [UserProperty] = []
-
-    package init(bootstrapServers: String) {
-        self.bootstrapServers = bootstrapServers
-    }
 
     /// The files that the properties of all clients refer to: certificates, keys and secrets.
     package var files: [String] { allProperties.compactMap(\.file) }
@@ -57,13 +51,6 @@ package struct UserProperty: Hashable, Sendable, CustomStringConvertible, Custom
     /// The file from which the value was read (`NAME_file`), or the file whose path is the value (such as
     /// `ssl.ca.location`). `nil` for a property that refers to no file.
     package var file: String?
-
-    package init(name: String, value: String, place: String, file: String? = nil) {
-        self.name = name
-        self.value = value
-        self.place = place
-        self.file = file
-    }
 
     package var description: String { name }
     package var customMirror: Mirror { Mirror(self, children: ["name": name]) }
@@ -94,11 +81,11 @@ extension KafkaSettings {
         section.read("assignment", into: &assignment) { $0.choice() }
         section.read("create_topics", into: &createTopics) { TopicCreation.read($0) }
         section.read("oauth", into: &oauthCommand) { value in
-            guard var section = value.section() else { return nil }
-            var command = ""
-            section.required("command", into: &command) { $0.text("a shell command that prints a token") }
-            section.finish()
-            return command
+            value.section { section in
+                var command = ""
+                section.required("command", into: &command) { $0.text("a shell command that prints a token") }
+                return command
+            }
         }
         section.read("librdkafka", into: &properties) { UserProperty.list(reading: $0) }
         section.read("consumer", into: &consumerProperties) { UserProperty.list(reading: $0) }
@@ -122,14 +109,15 @@ extension KafkaSettings.TopicCreation {
     /// Reads `create_topics`: `false`, `true` or a mapping. Returns `nil` after rejecting an invalid value, and
     /// `.some(nil)` if the worker must create no topics.
     fileprivate static func read(_ value: Value) -> Self?? {
-        guard value.isMapping, var section = value.section() else {
+        guard value.isMapping else {
             return value.boolean("false, true or {partitions: …, replication_factor: …}").map { $0 ? Self() : nil }
         }
-        var creation = Self()
-        section.read("partitions", into: &creation.partitions) { $0.integer(1...10_000) }
-        section.read("replication_factor", into: &creation.replicationFactor) { $0.integer(1...32_767) }
-        section.finish()
-        return creation
+        return value.section { section in
+            var creation = Self()
+            section.read("partitions", into: &creation.partitions) { $0.integer(1...10_000) }
+            section.read("replication_factor", into: &creation.replicationFactor) { $0.integer(1...32_767) }
+            return creation
+        }
     }
 }
 

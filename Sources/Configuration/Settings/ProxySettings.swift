@@ -4,47 +4,33 @@ package struct ProxySettings: Hashable, Sendable {
     package var port: Int
     /// The credentials as `user:password`, or `nil` if the proxy needs none.
     package var credentials: Secret?
+}
 
-    package init(host: String, port: Int, credentials: Secret? = nil) {
-        self.host = host
-        self.port = port
-        self.credentials = credentials
-    }
-
+extension ProxySettings {
     /// Parses `http://host:port` or `http://user:password@host:port`, with percent-encoded credentials (RFC 3986,
     /// section 2.1).
-    package init?(url: String) {
+    init?(url: String) {
         guard let parts = url.wholeMatch(of: /(?i)http:\/\/(?:(.*)@)?(.*?)\/?/),
             let address = NetworkAddress(String(parts.2)), address.port > 0
         else { return nil }
-        var credentials: Secret?
+        (host, port) = (address.host, address.port)
         if let encoded = parts.1 {
             guard let text = percentDecoded(encoded), text.contains(":"),
                 text.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F })
             else { return nil }
             credentials = .text(text)
         }
-        self.init(host: address.host, port: address.port, credentials: credentials)
     }
-}
 
-extension ProxySettings {
     /// Reads `proxy`, or the file that `proxy_file` names. Errors do not show the proxy's URL, since it may contain a
     /// password.
-    init?(in section: inout Section) {
+    static func read(_ section: inout Section) -> ProxySettings? {
         let inline = section.value("proxy")
         let file = section.value("proxy_file")
-        if inline != nil, let file {
-            file.refuse("give either proxy or proxy_file")
-            return nil
-        }
-        guard let value = inline ?? file else { return nil }
-        guard let text = inline.map({ $0.text("the proxy's URL") }) ?? value.fileText() else { return nil }
-        guard let proxy = ProxySettings(url: text) else {
-            value.refuse("expected http://host:port, or http://user:password@host:port")
-            return nil
-        }
-        self = proxy
+        if inline != nil, let file { return file.rejected("give either proxy or proxy_file") }
+        guard let text = inline.map({ $0.text("the proxy's URL") }) ?? file?.fileText() else { return nil }
+        return ProxySettings(url: text)
+            ?? (inline ?? file)?.rejected("expected http://host:port, or http://user:password@host:port")
     }
 }
 

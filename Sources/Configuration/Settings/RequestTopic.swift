@@ -6,17 +6,11 @@ package struct RequestTopic: Hashable, Sendable {
     /// The topic's weight, from 1 to 1,000. Topics share scarce streams and memory in proportion to their weights. If a
     /// topic matches several entries, the entry with the topic's exact name applies. Without such an entry, the first
     /// matching pattern applies.
-    package var weight: Int
+    package var weight = 1
     /// The app of requests that name no app, unless the request's `apns-topic` or environment belongs to another app.
     /// With `nil` and several apps, each request must name its app or its `apns-topic`. If a topic matches several
     /// entries, `app` comes from the same entry as `weight`.
     package var app: String?
-
-    package init(name: String, weight: Int = 1, app: String? = nil) {
-        self.name = name
-        self.weight = weight
-        self.app = app
-    }
 
     package var isPattern: Bool { name.hasPrefix("^") }
 }
@@ -37,15 +31,14 @@ extension RequestTopic {
 
     static func list(reading value: Value) -> [RequestTopic]? {
         value.list(limit: 100) { item in
-            guard item.isMapping, var section = item.section() else {
-                return item.topicNameOrPattern().map { RequestTopic(name: $0) }
+            guard item.isMapping else { return item.topicNameOrPattern().map { RequestTopic(name: $0) } }
+            return item.section { section in
+                var topic = RequestTopic(name: "")
+                section.required("name", into: &topic.name) { $0.topicNameOrPattern() }
+                section.read("weight", into: &topic.weight) { $0.integer(1...1_000) }
+                section.read("app", into: &topic.app) { $0.text("the name of an app") }
+                return topic.name.isEmpty ? nil : topic
             }
-            defer { section.finish() }
-            var topic = RequestTopic(name: "")
-            section.required("name", into: &topic.name) { $0.topicNameOrPattern() }
-            section.read("weight", into: &topic.weight) { $0.integer(1...1_000) }
-            section.read("app", into: &topic.app) { $0.text("the name of an app") }
-            return topic.name.isEmpty ? nil : topic
         }
     }
 }

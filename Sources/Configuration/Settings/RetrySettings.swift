@@ -5,12 +5,6 @@ package struct RetrySettings: Hashable, Sendable {
         package var name: String
         package var delay: Duration
         package var topic: String
-
-        package init(name: String, delay: Duration, topic: String) {
-            self.name = name
-            self.delay = delay
-            self.topic = topic
-        }
     }
 
     /// The retry topics, at least one, ordered by delay and without duplicate delays.

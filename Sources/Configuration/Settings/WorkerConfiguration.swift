@@ -17,11 +17,6 @@ package struct WorkerConfiguration: Hashable, Sendable {
     package var log = LogSettings()
     package var crash = CrashHandling.contain
 
-    package init(kafka: KafkaSettings, apps: [AppSettings]) {
-        self.kafka = kafka
-        self.apps = apps
-    }
-
     /// The topics to which the worker produces, with their configuration keys.
     package var outputTopics: [(path: String, name: String)] {
         [

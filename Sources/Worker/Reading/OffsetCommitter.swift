@@ -76,7 +76,7 @@ final class OffsetCommitter {
             return .acknowledged
         }
         if code.isRebalance {
-            logger.debug(.kafka, "commit refused during a rebalance", ["error": "\(code.name)"])
+            logger.log(.debug, .kafka, "commit refused during a rebalance", ["error": "\(code.name)"])
             return .refusedByGroup
         }
         if code == .offsetMetadataTooLarge || code.isOfGroup {

@@ -124,10 +124,10 @@ extension OffsetReader {
             message.forEachHeader { name, _ in
                 if name.elementsEqual("push-retry-request".utf8) { answer = .success(true) }
             }
-        } trouble: { _, trouble in
-            switch trouble {
-            case .end, .outOfRange: answer = .success(false)
-            case .unreadable(_, let cause), .failed(let cause): answer = .failure(cause)
+        } trouble: { _, error, _ in
+            switch error.code {
+            case .partitionEnd, .offsetOutOfRange, .autoOffsetReset: answer = .success(false)
+            default: answer = .failure(error)
             }
         }
         return try answer.get()

@@ -38,7 +38,7 @@ extension ChannelManagement.Answer {
     }
 
     fileprivate var refusal: String {
-        var text = "\(status) \(reason.map { printable($0.rawValue, limit: 60) } ?? "without a reason")"
+        var text = "\(status) \(reason.map { oneLine($0.rawValue, limit: 60) } ?? "without a reason")"
         if let advice { text += ": \(advice)" }
         if let requestID { text += " (apns-request-id \(requestID))" }
         return text

@@ -41,10 +41,8 @@ struct ChannelsOptions {
     private static let options: [OptionTable<Self>.Option] =
         [
             .init("config", "c", value: "FILE", to: \.file, "Read the worker's configuration from this file."),
-            .init(
-                "app", value: "NAME", to: \.app, "Choose the app, if the configuration has several."),
-            .init(
-                "bundle-id", value: "ID", to: \.bundleID, "Choose the bundle id, if the app has several."),
+            .init("app", value: "NAME", to: \.app, "Choose the app, if the configuration has several."),
+            .init("bundle-id", value: "ID", to: \.bundleID, "Choose the bundle id, if the app has several."),
             .init(
                 "environment", value: "NAME", to: \.environment, parsedEnvironment,
                 "Choose production or development, if an app is configured for both."),

@@ -60,7 +60,7 @@ func runDemo(_ arguments: [String]) throws -> ExitCode {
     settings.faults = options.faults
     let simulator = try Simulator(settings)
     defer { simulator.stop() }
-    var configuration = configuration(broker, simulator)
+    var configuration = try configuration(broker, simulator)
     configuration.log = options.log.applied(to: configuration.log)
     for topic in configuration.requestTopics.map(\.name) + configuration.outputTopics.map(\.name) {
         try broker.create(topic, partitions: 4)
@@ -107,28 +107,34 @@ func runDemo(_ arguments: [String]) throws -> ExitCode {
 
 /// Returns the worker's configuration. Its single retry topic has a short delay, so that the demo does not wait for
 /// half a minute.
-private func configuration(_ broker: MockCluster, _ simulator: Simulator) -> WorkerConfiguration {
-    let token = TokenCredential(
-        key: .text(simulator.credentials.providerKeyPEM), keyID: SimulatorCredentials.keyID,
-        teamID: SimulatorCredentials.teamID)
-    var app = AppSettings(
-        name: "demo", bundleIDs: [DemoTraffic.bundleID], credential: .token(token), host: simulator.host)
-    app.port = Int(simulator.port)
-    app.authorities = .text(simulator.credentials.caPEM)
-    app.connections.min = 2
-    app.connections.max = 2
-    var result = WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: broker.bootstrapServers), apps: [app])
-    // Before librdkafka 2.6, the in-process broker delays the first assignment by the session timeout less a second.
-    result.kafka.sessionTimeout = .seconds(3)
-    // The in-process broker answers an empty fetch only after this wait, even if a producer adds records during the
-    // wait.
-    result.kafka.consumerProperties = [UserProperty(name: "fetch.wait.max.ms", value: "10", place: "demo")]
+private func configuration(_ broker: MockCluster, _ simulator: Simulator) throws -> WorkerConfiguration {
+    let (keyPEM, caPEM) = (simulator.credentials.providerKeyPEM, simulator.credentials.caPEM)
+    let text = """
+        kafka:
+          bootstrap_servers: \(broker.bootstrapServers)
+          # Before librdkafka 2.6, the in-process broker delays the first assignment by this time less a second.
+          session_timeout: 3s
+          # The in-process broker answers an empty fetch only after this wait, even if a producer adds records during
+          # the wait.
+          consumer: {fetch.wait.max.ms: 10, heartbeat.interval.ms: 1000}
+        retry: {tiers: {100ms: apns.retry.100ms}}
+        apps:
+          - name: demo
+            bundle_ids: [\(DemoTraffic.bundleID)]
+            host: \(simulator.host)
+            port: \(simulator.port)
+            connections: {min: 2, max: 2}
+            token:
+              key: \(keyPEM.debugDescription)
+              key_id: \(SimulatorCredentials.keyID)
+              team_id: \(SimulatorCredentials.teamID)
+            tls: {ca: \(caPEM.debugDescription)}
+        admin: {listen: off}
+        log: {level: warning}
+        """
+    let loaded = try WorkerConfiguration.load(Array(text.utf8), path: "demo", environment: { _ in nil })
+    var result = loaded.configuration
     result.kafka.tellsTopicConfigurations = false
-    result.retry.tiers = [
-        RetrySettings.Tier(name: "100ms", delay: .milliseconds(100), topic: "apns.retry.100ms")
-    ]
-    result.admin.listen = nil
-    result.log.level = .warning
     return result
 }
 

@@ -1,3 +1,4 @@
+import Configuration
 import EventLoop
 import Kafka
 import Replay
@@ -26,7 +27,7 @@ func replay(_ arguments: [String]) throws -> ExitCode {
     func seconds() -> Double { Double(LoopTime.read().monotonicNs - began.monotonicNs) / 1e9 }
     do {
         let run = try ReplayRun(order, cluster, wait) { line in
-            complain(printable(line, limit: 600))
+            complain(oneLine(line, limit: 600))
         } progressed: { report in
             last = report
             guard pause.hasPassed else { return }
@@ -40,7 +41,7 @@ func replay(_ arguments: [String]) throws -> ExitCode {
         )
     }
     for place in last.unmatched {
-        complain(printable("\(place): no result or dead letter of this request matches", limit: 600))
+        complain(oneLine("\(place): no result or dead letter of this request matches", limit: 600))
     }
     say((options.format == .json ? order.json(last, seconds()) : order.summary(last, seconds())) + "\n")
     if options.format == .text, order.isDryRun { say(order.table(last)) }

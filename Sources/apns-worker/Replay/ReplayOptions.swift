@@ -59,8 +59,7 @@ struct ReplayOptions {
             "Write the requests to this topic (default: their original topics)."),
         .init(
             "expired", sets: \.order.expiredToo,
-            "Also request notifications whose apns-expiration has passed. Their new results have the outcome expired."
-        ),
+            "Also request notifications whose apns-expiration has passed. Their new results have the outcome expired."),
     ]
 
     private static let otherOptions: [OptionTable<Self>.Option] = [
@@ -114,7 +113,7 @@ struct ReplayOptions {
         let things = source == .results ? "results" : "dead letters"
         return Set(order.selection.reasons).subtracting(known).sorted().map { reason in
             let meant = nearest(to: reason, among: known).map { "; did you mean \($0)?" } ?? ""
-            return "\(printable(reason)) is not a known reason of \(things)\(meant)"
+            return "\(quoted(reason)) is not a known reason of \(things)\(meant)"
         }
     }
 

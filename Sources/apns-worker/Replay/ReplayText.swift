@@ -1,3 +1,4 @@
+import Configuration
 import JSON
 import PushRecords
 import Replay
@@ -31,8 +32,8 @@ extension ReplayOrder {
     /// first of them.
     func table(_ report: ReplayReport) -> String {
         report.kinds.map { kind in
-            let words = kind.words.map { printable($0 ?? "-", limit: 100) }.joined(separator: "  ")
-            return "  \(padded("\(kind.count)", to: 9)) \(words)  (first: \(printable(kind.first, limit: 300)))\n"
+            let words = kind.words.map { oneLine($0 ?? "-", limit: 100) }.joined(separator: "  ")
+            return "  \(padded("\(kind.count)", to: 9)) \(words)  (first: \(oneLine(kind.first, limit: 300)))\n"
         }.joined()
     }
 

@@ -20,7 +20,7 @@ struct PutOff {
         if isScheduled {
             return "the request waits in \(topic) for its push-not-before, and a worker checks it again at \(due)"
         }
-        let word = reason == RetryOrder.held.description ? "deferred, not sent" : printable(reason, limit: 64)
+        let word = reason == RetryOrder.held.description ? "deferred, not sent" : oneLine(reason, limit: 64)
         return "the request waits in retry topic \(topic)\(word.isEmpty ? "" : " (\(word))") until \(due)"
     }
 

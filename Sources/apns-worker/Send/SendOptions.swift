@@ -87,8 +87,7 @@ struct SendOptions {
             "Write the request to this topic (default: the first of requests.topics)."),
         .init(
             "deadline", value: "TIME", to: \.deadline, OptionValue.duration,
-            "Wait this long for the result, and for a payload from a pipe (default 30s)."
-        ),
+            "Wait this long for the result, and for a payload from a pipe (default 30s)."),
         .init("keylog", value: "FILE", to: \.keyLog, "\(keyLogHelp) Only with --direct."),
         .init(
             "format", value: "NAME", choice: \.format,

@@ -11,11 +11,9 @@ import Worker
 func sendViaKafka(_ record: RequestRecord, _ token: DeviceToken, _ options: SendOptions) throws -> ExitCode {
     let (configuration, cluster) = try loaded(options.file)
     guard configuration.results.publish == .all else {
-        throw Exit(
-            code: .wrongConfiguration,
-            lines: [
-                "apns-worker send: results.publish is failures, so an accepted notification would have no result to wait for; use --direct"
-            ])
+        throw StartFailure([
+            "apns-worker send: results.publish is failures, so an accepted notification would have no result to wait for; use --direct"
+        ])
     }
     guard let topic = options.requests ?? configuration.requestTopics.first(where: { !$0.isPattern })?.name else {
         throw UsageError("requests.topics has only patterns: give --request-topic NAME")

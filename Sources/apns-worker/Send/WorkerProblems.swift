@@ -14,7 +14,7 @@ func workerProblems(_ configuration: WorkerConfiguration) -> [String] {
         return paused + ["no worker answers at \(listen) (admin.listen); check /status of the running workers"]
     }
     if problems.isEmpty { return paused + ["the worker at \(listen) reports no problems"] }
-    return paused + problems.prefix(5).map { "the worker at \(listen) reports: \(printable($0, limit: 1_200))" }
+    return paused + problems.prefix(5).map { "the worker at \(listen) reports: \(oneLine($0, limit: 1_200))" }
 }
 
 private func problems(_ status: consuming JSONReader) throws -> [String] {

@@ -1,3 +1,4 @@
+import Configuration
 import Bytes
 import JSON
 import Kafka
@@ -6,39 +7,36 @@ import PushRecords
 import Replay
 
 /// A record of a topic that `tail` can read.
-struct PublishedRecord {
-    enum Content {
-        case result(DeliveryResult)
-        case unregistered(UnregisteredToken)
-        case deadLetter(DeadLetter)
-    }
-
-    let content: Content
-    private let value: [UInt8]
+enum PublishedRecord {
+    case result(DeliveryResult, json: [UInt8])
+    case unregistered(UnregisteredToken, json: [UInt8])
+    case deadLetter(DeadLetter)
 
     /// Parses a record. Returns `nil` for a result or dead token without a value (a tombstone of a compacted topic).
     /// Throws if the record is unreadable.
     init?(_ kind: TailKind, _ message: borrowing Message) throws(RecordError) {
-        let value = message.value
-        self.value = Array(value)
-        if kind != .deadLetters, value.baseAddress == nil { return nil }
+        if kind != .deadLetters, message.value.baseAddress == nil { return nil }
+        let value = Array(message.value)
         switch kind {
-        case .results: content = .result(try DeliveryResult(json: self.value))
-        case .unregistered: content = .unregistered(try UnregisteredToken(json: self.value))
-        case .deadLetters: content = .deadLetter(try DeadLetter(OwnedRecord(message)))
+        case .results: self = .result(try DeliveryResult(json: value), json: value)
+        case .unregistered: self = .unregistered(try UnregisteredToken(json: value), json: value)
+        case .deadLetters: self = .deadLetter(try DeadLetter(OwnedRecord(message)))
         }
     }
 
     var json: String {
-        if case .deadLetter(let letter) = content { return letter.json }
+        switch self {
+        case .deadLetter(let letter): letter.json
         // In valid JSON, line breaks occur only between tokens, where a space means the same.
-        return String(decoding: value.map { $0 == 0x0A || $0 == 0x0D ? 0x20 : $0 }, as: UTF8.self)
+        case .result(_, let json), .unregistered(_, let json):
+            String(decoding: json.map { $0 == 0x0A || $0 == 0x0D ? 0x20 : $0 }, as: UTF8.self)
+        }
     }
 
     var line: String {
-        switch content {
-        case .result(let result): result.line
-        case .unregistered(let dead): dead.line
+        switch self {
+        case .result(let result, _): result.line
+        case .unregistered(let dead, _): dead.line
         case .deadLetter(let letter): letter.line
         }
     }
@@ -46,10 +44,10 @@ struct PublishedRecord {
 
 extension UnregisteredToken {
     fileprivate var line: String {
-        var words = [Timestamp(wallMs: observedAtMs).text, printable(reason?.rawValue ?? "-", limit: 100)]
-        words.append(printable(deviceToken, limit: 200))
-        words.append(printable(apnsTopic ?? "-", limit: 255))
-        if let app { words.append("app=\(printable(app, limit: 100))") }
+        var words = [Timestamp(wallMs: observedAtMs).text, oneLine(reason?.rawValue ?? "-", limit: 100)]
+        words.append(oneLine(deviceToken, limit: 200))
+        words.append(oneLine(apnsTopic ?? "-", limit: 255))
+        if let app { words.append("app=\(oneLine(app, limit: 100))") }
         if let unregisteredAtMs { words.append("since=\(Timestamp(wallMs: unregisteredAtMs).text)") }
         return words.joined(separator: " ")
     }
@@ -57,12 +55,12 @@ extension UnregisteredToken {
 
 extension DeadLetter {
     fileprivate var line: String {
-        var words = [Timestamp(wallMs: timestampMs).text, printable(reason, limit: 100), place]
-        if let key { words.append("key=\(printable(String(decoding: key.prefix(200), as: UTF8.self), limit: 100))") }
+        var words = [Timestamp(wallMs: timestampMs).text, oneLine(reason, limit: 100), place]
+        if let key { words.append("key=\(oneLine(String(decoding: key.prefix(200), as: UTF8.self), limit: 100))") }
         if let truncatedBytes { words.append("truncated=\(truncatedBytes)") }
         if let truncatedKeyBytes { words.append("key-truncated=\(truncatedKeyBytes)") }
-        if let detail { words.append("(\(printable(detail, limit: 300)))") }
-        if let value { words.append(printable(String(decoding: value.prefix(800), as: UTF8.self), limit: 200)) }
+        if let detail { words.append("(\(oneLine(detail, limit: 300)))") }
+        if let value { words.append(oneLine(String(decoding: value.prefix(800), as: UTF8.self), limit: 200)) }
         return words.joined(separator: " ")
     }
 

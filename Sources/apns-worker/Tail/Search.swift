@@ -9,16 +9,16 @@ enum Search: Equatable {
     case device(String)
 
     func matches(_ record: PublishedRecord) -> Bool {
-        switch (record.content, self) {
-        case (.result(let result), .id(let id)):
+        switch (record, self) {
+        case (.result(let result, _), .id(let id)):
             let request = result.request
             return result.apnsID == id
                 || derivedID(request.topic, request.partition, request.offset, request.index) == id
-        case (.result(let result), .request(let place)):
+        case (.result(let result, _), .request(let place)):
             let request = result.request
             return place.fits(request.topic, request.partition, request.offset, index: request.index)
-        case (.result(let result), .device(let start)): return result.deviceToken?.hasPrefix(start) == true
-        case (.unregistered(let dead), .device(let start)): return dead.deviceToken.hasPrefix(start)
+        case (.result(let result, _), .device(let start)): return result.deviceToken?.hasPrefix(start) == true
+        case (.unregistered(let dead, _), .device(let start)): return dead.deviceToken.hasPrefix(start)
         case (.unregistered, _): return false
         // A dead letter matches if a notification of its record would have had this id.
         case (.deadLetter(let letter), .id(let id)):
