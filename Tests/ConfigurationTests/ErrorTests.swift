@@ -195,10 +195,10 @@ struct Wrong: Sendable, CustomTestStringConvertible {
                 1:38: kafka.oauth: needs security.protocol: sasl_ssl under kafka.librdkafka
             {bootstrap_servers: a, session_timeout: 10}
                 1:48: kafka.session_timeout: expected a duration (ms, s, m or h) from 1s to 1h, found "10"
-            {bootstrap_servers: a, session_timeout: 3s}
-                1:48: kafka.session_timeout: heartbeat.interval.ms (3000 ms) must be below session_timeout (3s), or the
-                group removes the worker between two heartbeats; under kafka.consumer, set heartbeat.interval.ms to
-                about a third of session_timeout
+            {bootstrap_servers: a, session_timeout: 3s, consumer: {heartbeat.interval.ms: 3000}}
+                1:63: kafka.consumer.heartbeat.interval.ms: heartbeat.interval.ms (3000 ms) must be below session_timeout
+                (3s), or the group removes the worker between two heartbeats; under kafka.consumer, set
+                heartbeat.interval.ms to about a third of session_timeout
             {bootstrap_servers: a, librdkafka: {max.poll.interval.ms: 9000000}, consumer: {max.poll.interval.ms: 20000}}
                 1:109: kafka.consumer.max.poll.interval.ms: drain.rebalance (30s) plus 5 s for the last commit must not
                 exceed max.poll.interval.ms (20000 ms), or the group removes the worker while it drains; shorten

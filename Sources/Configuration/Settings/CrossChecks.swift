@@ -17,8 +17,9 @@ extension WorkerConfiguration {
     /// the heartbeat interval is shorter than the session timeout.
     private func checkTimes(_ reading: Reading) {
         let poll = kafka.milliseconds(ofConsumerProperty: "max.poll.interval.ms", default: 300_000)
-        let heartbeat = kafka.milliseconds(ofConsumerProperty: "heartbeat.interval.ms", default: 3_000)
         let session = kafka.sessionTimeout.milliseconds
+        // Without this property, the worker uses at most a third of the session timeout.
+        let heartbeat = kafka.milliseconds(ofConsumerProperty: "heartbeat.interval.ms", default: 0)
         if drain.rebalance.milliseconds + Self.lastCommitMs > poll.value {
             reading.refuse(
                 reading.isGiven("drain.rebalance") ? "drain.rebalance" : poll.path,
@@ -28,7 +29,7 @@ extension WorkerConfiguration {
         }
         if heartbeat.value >= session {
             reading.refuse(
-                reading.isGiven(heartbeat.path) ? heartbeat.path : "kafka.session_timeout",
+                heartbeat.path,
                 "heartbeat.interval.ms (\(heartbeat.value) ms) must be below session_timeout "
                     + "(\(Quantity.text(kafka.sessionTimeout))), or the group removes the worker between two "
                     + "heartbeats; under kafka.consumer, set heartbeat.interval.ms to about a third of session_timeout")

@@ -116,7 +116,7 @@ private func configuration(_ broker: MockCluster, _ simulator: Simulator) throws
           session_timeout: 3s
           # The in-process broker answers an empty fetch only after this wait, even if a producer adds records during
           # the wait.
-          consumer: {fetch.wait.max.ms: 10, heartbeat.interval.ms: 1000}
+          consumer: {fetch.wait.max.ms: 10}
         retry: {tiers: {100ms: apns.retry.100ms}}
         apps:
           - name: demo
