@@ -61,7 +61,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         replaceConnections(
             host: configuration.host, minimum: configuration.minimumConnections,
             maximum: configuration.maximumConnections, maxAgeNs: configuration.maxAgeNs)
-        if mustProve { tell(.onProbation) }
+        if mustProve { tell(.mustProve) }
     }
 
     // MARK: Sending
@@ -89,7 +89,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
     /// Sends a fence on each ready connection, and replaces the connection. `connected` sends a fence on the next one.
     /// Called after several connections ended without an answer, or after a peer stopped reading.
     private func demandProof() {
-        tell(.onProbation)
+        tell(.mustProve)
         for connection in allConnections where connection.phase == .ready {
             connection.prove()
             retired(connection, isFault: true)
