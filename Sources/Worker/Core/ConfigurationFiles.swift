@@ -72,8 +72,8 @@ final class ConfigurationFiles {
     private unowned let worker: PushWorker
     private let loop: Loop
     private let logger: Logger
-    private let configuration: FileReading
-    private let credential: FileReading
+    private let configuration: BlockingReads
+    private let credential: BlockingReads
     private var watched: FileWatch?
     /// The source of the configuration, or `nil` if the configuration cannot be read again.
     var source: ConfigurationSource?
@@ -99,8 +99,8 @@ final class ConfigurationFiles {
         self.worker = worker
         loop = worker.loop
         logger = worker.logger
-        configuration = FileReading(loop: loop)
-        credential = FileReading(loop: loop)
+        configuration = BlockingReads(loop: loop)
+        credential = BlockingReads(loop: loop)
     }
 
     func stop() { isStopped = true }
