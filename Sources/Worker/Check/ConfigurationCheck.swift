@@ -102,7 +102,7 @@ package final class ConfigurationCheck {
                 _ = try Producer(ProducerSettings(cluster: cluster.withStatistics, sendsSingly: sendsSingly))
             }
         } catch {
-            throw StartFailure([configuration.line(of: error)])
+            throw StartFailure(of: error, configuration)
         }
     }
 
