@@ -13,16 +13,16 @@ extension DeliveryMachine {
     ///     damaged), all records from the committed offset to the log's end are in doubt.
     ///   - logStart: The log start offset of the partition's leader, or another offset at which to start if the group
     ///     has committed none. `nil` or a negative number if unknown.
-    ///   - logEnd: The end of the log, as for `ReadingStart`, queried from the partition's leader after the assignment,
-    ///     or `logStart` for a new partition. No previous owner can have sent records at or above `logEnd`, even if the
-    ///     inherited send horizon is higher. If `nil`, all records below that horizon are in doubt.
+    ///   - logEnd: The end of the log, as for `AssignmentStart`, queried from the partition's leader after the
+    ///     assignment, or `logStart` for a new partition. No previous owner can have sent records at or above `logEnd`,
+    ///     even if the inherited send horizon is higher. If `nil`, all records below that horizon are in doubt.
     package mutating func assign(
         topic: String, partition number: Int32, role: PartitionRole, committedOffset: Int64?,
         metadata: UnsafeRawBufferPointer, logStart: Int64? = nil, logEnd: Int64? = nil
     ) -> PartitionID {
         let logStart = logStart.flatMap { OffsetLimit.holds($0) ? $0 : nil }
         let logEnd = logEnd.flatMap { OffsetLimit.holds($0) ? $0 : nil }
-        let start = ReadingStart(committed: committedOffset, logStart: logStart, logEnd: logEnd)
+        let start = AssignmentStart(committed: committedOffset, logStart: logStart, logEnd: logEnd)
         ledger.shortenSuspensions(flight: role.group.rawValue, nowNs: now.ns)
         var isCut = false
         if let suspended = ledger.suspended(topic: topic, number) {

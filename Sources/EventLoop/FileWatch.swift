@@ -2,7 +2,7 @@ internal import Bytes
 internal import CLinux
 internal import Glibc
 
-/// Reports when files have new contents. The watch hashes the files every ten seconds on the thread of `FileReading`.
+/// Reports when files have new contents. The watch hashes the files every ten seconds on the thread of `BlockingReads`.
 /// Use it on the loop's thread only.
 ///
 /// The watch follows symbolic links, because Kubernetes updates mounted secrets by replacing a link. An inotify watch
@@ -13,7 +13,7 @@ package final class FileWatch {
     static let hashedLimit = 1 << 20
 
     private var files: [File]
-    package let reading: FileReading
+    package let reading: BlockingReads
     private let onChange: ([String]) -> Void
     private let reportsMissing: Bool
     private let slowPath: String?
@@ -36,10 +36,11 @@ package final class FileWatch {
     /// - Parameter slowPath: A file that is reported only when two successive checks find the same new contents,
     ///   because a half-written version could look complete.
     package init(
-        _ files: [(path: String, hash: UInt64?)], loop: Loop, reading: FileReading? = nil, reportsMissing: Bool = false,
-        slowPath: String? = nil, intervalNs: Int64 = 10_000_000_000, onChange: @escaping ([String]) -> Void
+        _ files: [(path: String, hash: UInt64?)], loop: Loop, reading: BlockingReads? = nil,
+        reportsMissing: Bool = false, slowPath: String? = nil, intervalNs: Int64 = 10_000_000_000,
+        onChange: @escaping ([String]) -> Void
     ) {
-        self.reading = reading ?? FileReading(loop: loop)
+        self.reading = reading ?? BlockingReads(loop: loop)
         self.files = files.map { File(path: $0.path, hash: $0.hash) }
         self.onChange = onChange
         self.reportsMissing = reportsMissing
@@ -104,9 +105,10 @@ package final class FileWatch {
     }
 }
 
-/// Runs closures that read regular files, one at a time, each on a separate thread, because open(2) and read(2) on a
-/// network file system may block forever. While one is blocked, no other can run. Use it on the loop's thread only.
-package final class FileReading {
+/// Runs closures that read regular files or query brokers, one at a time, each on a separate thread, because open(2)
+/// and read(2) on a network file system may block forever. While one is blocked, no other can run. Use it on the loop's
+/// thread only.
+package final class BlockingReads {
     private let loop: Loop
     package private(set) var isBusy = false
 

@@ -44,14 +44,13 @@ struct TokenCommand {
     }
 
     private func renew(tokenOf client: OpaquePointer) {
-        var reason = [CChar](repeating: 0, count: 512)
         do throws(CommandFailure) {
             let token = try run()
             let endMs = (Int64(time(nil)) + token.lifetime) * 1_000
             let code = unsafe rd_kafka_oauthbearer_set_token(
-                client, token.value, endMs, rd_kafka_name(client), nil, 0, &reason, reason.count)
+                // librdkafka's reason may quote the token, so it gets no buffer.
+                client, token.value, endMs, rd_kafka_name(client), nil, 0, nil, 0)
             guard code == RD_KAFKA_RESP_ERR_NO_ERROR else {
-                // librdkafka's reason may quote the token.
                 throw CommandFailure("printed a token that librdkafka rejects")
             }
         } catch {

@@ -50,18 +50,24 @@ package struct TopicConfiguration: Hashable, Sendable {
 /// thread without other work.
 @safe package final class Topics {
     let client: ClientHandle
+    /// The last reason why no broker answered, stored because librdkafka reports the reason only once.
+    private var lastError: KafkaError?
 
     /// Creates an instance with its own librdkafka client. No broker needs to be reachable.
     package init(_ cluster: ClusterSettings) throws(KafkaError) {
         client = try ClientHandle(RD_KAFKA_PRODUCER, cluster.all(users: []))
     }
 
-    /// Returns the client's events since the last call, such as the reason why no broker can be reached.
-    package func events() -> [ClientEvent] { client.clientEvents() }
-
     /// Returns all topics of the cluster, because a request by name could create topics (`auto.create.topics.enable`).
+    ///
+    /// - Throws: If no broker answers, the reason that librdkafka last reported, such as a refused password.
     package func all(timeoutMs: Int32) throws(KafkaError) -> [String: TopicDescription] {
-        try client.describeTopics(onlyKnown: false, timeoutMs: timeoutMs)
+        do throws(KafkaError) {
+            return try client.describeTopics(onlyKnown: false, timeoutMs: timeoutMs)
+        } catch {
+            for case .error(let cause) in client.clientEvents() { lastError = cause }
+            throw lastError ?? error
+        }
     }
 
     package func all(

@@ -56,7 +56,7 @@ func runWorker(_ arguments: [String]) throws -> ExitCode {
     if isSupervised, loaded.configuration.crash == .core { Supervisor.leave() }
     try startKeyLog(options.configuration.keyLog)
     let crashes = CrashHistory.ofPage
-    if let death = crashes.deaths.last, !Supervisor.wasRequested {
+    if let death = crashes.deaths.last, crash_is_new() != 0 {
         logger.error(
             .worker, "worker crashed and was restarted",
             [

@@ -73,10 +73,10 @@ struct PlanTrace: Sendable, CustomTestStringConvertible {
         a pool without a minimum does not sleep after a failure, because it has no capacity
             0-2; due; wanted > dial 0; opened 0; answered 0; saturated > dial 1; opened 1; closed 1 > wait
             left 0 > drain 0; closed 0; due > dial 2; is failures 1
-        a pool on probation has one connection, because no request can wake it
-            0-2; wanted > dial 0; opened 0; answered 0; left 0 > drain 0; closed 0; is asleep; probation > dial 1
+        a pool that must prove its gateway has one connection, because no request can wake it
+            0-2; wanted > dial 0; opened 0; answered 0; left 0 > drain 0; closed 0; is asleep; proof > dial 1
             opened 1; answered 1; left 1 > drain 1; closed 1; is asleep; wanted > dial 2; opened 2; answered 2
-            probation; saturated; left 2 > drain 2, dial 3; is failures 0
+            proof; saturated; left 2 > drain 2, dial 3; is failures 0
         a GOAWAY dials the successor at once, and later events of the old connection change nothing
             1-4; due > dial 0; opened 0; answered 0; left 0 > drain 0, dial 1; left 0; opened 1; closed 0; is live 1
             is failures 0
@@ -165,7 +165,7 @@ struct PlanTrace: Sendable, CustomTestStringConvertible {
         case "closed": .closed(numbers[0])
         case "saturated": .saturated
         case "crowded": .crowded
-        case "probation": .onProbation
+        case "proof": .mustProve
         case "idle": .idle(numbers[0])
         case "aged": .aged(numbers[0])
         case "due": .due

@@ -4,8 +4,8 @@ import Testing
 
 struct LogChangeTests {
     @Test func `A partition is read from its committed offset, or from the log's start or end`() {
-        func start(_ committed: Int64?, _ logStart: Int64?, _ logEnd: Int64?) -> ReadingStart {
-            ReadingStart(committed: committed, logStart: logStart, logEnd: logEnd)
+        func start(_ committed: Int64?, _ logStart: Int64?, _ logEnd: Int64?) -> AssignmentStart {
+            AssignmentStart(committed: committed, logStart: logStart, logEnd: logEnd)
         }
         #expect(start(nil, 3, 9) == .nothingCommitted)
         #expect(start(5, 3, 9) == .at(5))

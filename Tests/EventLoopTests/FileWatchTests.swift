@@ -25,7 +25,7 @@ final class WatchScene {
     /// Starts a watch of the files, each with the contents that were read last.
     @discardableResult
     func watch(
-        _ files: [(name: String, contents: String?)], reading: FileReading? = nil, intervalNs: Int64 = 10_000_000_000
+        _ files: [(name: String, contents: String?)], reading: BlockingReads? = nil, intervalNs: Int64 = 10_000_000_000
     ) -> FileWatch {
         watch = FileWatch(
             files.map { (path($0.name), $0.contents.map { FileWatch.hash(of: $0.utf8) }) }, loop: loop,
@@ -122,7 +122,7 @@ final class WatchScene {
 }
 
 extension Loop {
-    func turn(while reading: FileReading) {
+    func turn(while reading: BlockingReads) {
         while reading.isBusy { runOnce(timeoutNs: 100_000_000) }
     }
 }
@@ -131,7 +131,7 @@ extension Loop {
     @Test(.timeLimit(.minutes(5)))
     func `A read that hangs blocks no turn, and its result is delivered when it returns`() throws {
         let loop = try Loop()
-        let reading = FileReading(loop: loop)
+        let reading = BlockingReads(loop: loop)
         let gate = DispatchSemaphore(value: 0)
         var results: [Int] = []
         let hasBegun = reading.begin({
@@ -164,7 +164,7 @@ extension Loop {
         let scene = try WatchScene()
         try scene.write("one")
         let loop = scene.loop
-        let reading = FileReading(loop: loop)
+        let reading = BlockingReads(loop: loop)
         let gate = DispatchSemaphore(value: 0)
         let hasBegun = reading.begin({ gate.wait() }, then: {})
         #expect(hasBegun)

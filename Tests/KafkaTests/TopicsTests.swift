@@ -11,8 +11,8 @@ struct TopicsTests {
         var errors: [KafkaError] = []
         var log: [String] = []
         while !log.contains("ALLDOWN") {
-            #expect(throws: KafkaError.self) { try topics.all(timeoutMs: 100) }
-            for event in topics.events() {
+            #expect(throws: KafkaError.self) { try topics.client.describeTopics(onlyKnown: false, timeoutMs: 100) }
+            for event in topics.client.clientEvents() {
                 switch event {
                 case .error(let error): errors.append(error)
                 case .log(_, let facility, _): log.append(facility)

@@ -177,7 +177,7 @@ extension SimulatedWorld {
         }
         checkResumed(isResumed, log, worker, isSame: isSame)
         var (position, life) = (logs[log].start, logs[log].life)
-        if let commit, case .at(let offset) = ReadingStart(committed: commit.offset, logStart: start, logEnd: end) {
+        if let commit, case .at(let offset) = AssignmentStart(committed: commit.offset, logStart: start, logEnd: end) {
             (position, life) = (offset, commit.life)
         }
         worker.assignments[log] = .init(

@@ -81,10 +81,7 @@ struct AdminPagesTests {
     @Test func `Feedback metrics exist only for apps that read feedback`() {
         var snapshot = snapshot(.running)
         #expect(!page("/metrics", snapshot).1.contains("feedback_tokens_total{"))
-        var standing = FeedbackStanding()
-        standing.tokens = 40
-        for outcome in [.complete, .complete, .incomplete] as [FeedbackStanding.Outcome] { standing.count(outcome) }
-        snapshot.apps[0].feedback = standing
+        snapshot.apps[0].feedback = FeedbackStanding(tokens: 40, reads: [.complete: 2, .incomplete: 1])
         let text = page("/metrics", snapshot).1
         #expect(text.contains("\napns_worker_feedback_tokens_total{app=\"shop\"} 40\n"))
         for (outcome, count) in [("complete", 2), ("incomplete", 1), ("failed", 0)] {

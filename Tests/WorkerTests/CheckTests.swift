@@ -17,8 +17,8 @@ import Testing
         var lines: [String] = []
         let configuration = WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: "kafka:9092"), apps: [app])
         let check = ConfigurationCheck(configuration, probesCredentials: probes) { lines.append($0.line) }
-        let isFine = check.check(app)
-        return (lines, isFine)
+        check.check(app)
+        return (lines, check.isFine)
     }
 
     /// A credential whose key the simulator does not know.

@@ -77,7 +77,8 @@ struct CountersOnPageTests {
             app.standing.peerErrors.resets = several(ErrorCode.labels.count)
             app.standing.tokenIssuedMs = 1
             app.certificateEndsMs = 1
-            app.feedback = FeedbackStanding(tokens: one(), reads: several(FeedbackStanding.Outcome.allCases.count))
+            let reads: [FeedbackStanding.Outcome: Int] = [.complete: one(), .incomplete: one(), .failed: one()]
+            app.feedback = FeedbackStanding(tokens: one(), reads: reads)
             return app
         }
     }
@@ -109,6 +110,7 @@ struct CountersOnPageTests {
             switch child.value {
             case let number as any BinaryInteger: return (name, [Int(number)])
             case let numbers as [Int]: return (name, numbers)
+            case let counts as [FeedbackStanding.Outcome: Int]: return (name, Array(counts.values))
             case let times as LatencyCounts: return (name, [Int(times.sumMs)])
             default:
                 Issue.record("\(type(of: value)).\(name) is not a number; list it in leftOut if it is not a counter")

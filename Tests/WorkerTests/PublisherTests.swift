@@ -123,7 +123,7 @@ import Testing
         #expect(try scene.count(scene.results) == 4 && scene.count(scene.deadLetters) == 1)
         let headers = try scene.headers(of: scene.deadLetters)[0]
         #expect(headers["push-dlq-reason"] == "output-refused" && headers["push-dlq-offset"] == "0", "\(headers)")
-        #expect(scene.publisher.rejected.map(\.topic) == [scene.results])
+        #expect(scene.publisher.counts(\.rejectedCount).map(\.topic) == [scene.results])
         #expect(scene.lines(containing: "writing a replacement").count == 1)
         #expect(scene.publisher.problems(nowNs: scene.now.ns).isEmpty && scene.isWritable(.results))
     }

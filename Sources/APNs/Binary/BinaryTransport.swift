@@ -56,7 +56,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
         // ends the probation.
         if !mustProve { reachability.replaced() }
         replaceConnections(configuration.connections)
-        if mustProve { tell(.onProbation) }
+        if mustProve { tell(.mustProve) }
     }
 
     // MARK: Sending
@@ -84,7 +84,7 @@ package final class BinaryTransport: PooledTransport<BinaryConnection> {
     /// Sends a fence on each ready connection, and replaces the connection. `connected` sends a fence on the next one.
     /// Called after several connections ended without an answer, or after a peer stopped reading.
     private func demandProof() {
-        tell(.onProbation)
+        tell(.mustProve)
         for connection in allConnections where connection.phase == .ready {
             connection.prove()
             retired(connection, isFault: true)

@@ -3,8 +3,8 @@ internal import PushTransport
 /// Decides when to dial a connection and when to retire one. The transport performs the actions.
 ///
 /// At most one dial is under way. After a failure the next dial is delayed (`BackOff`). Each connection has a unique
-/// serial number. With a minimum of 0 an unused pool sleeps until a connection is wanted. After a failure and on
-/// probation the pool dials until the host has answered on one connection, which shows that the host works.
+/// serial number. With a minimum of 0 an unused pool sleeps until a connection is wanted. After a failure and
+/// after `mustProve` the pool dials until the host has answered on one connection, which shows that the host works.
 ///
 /// Suspects share a quarantine connection, which has its own plan. That plan dials only when a suspect waits, and each
 /// event `wanted` dials one connection.
@@ -29,7 +29,7 @@ struct PoolPlan {
         case crowded
         /// The gateway must answer a fence (`BinaryTransport.mustProve`). Until it does, the pool wants exactly one
         /// connection.
-        case onProbation
+        case mustProve
         case idle(ConnectionID)
         /// The connection has reached its age limit. It stays in use until another one is ready.
         case aged(ConnectionID)
@@ -74,7 +74,7 @@ struct PoolPlan {
     /// not delay the replacement of lost connections.
     private var growthBackOff: BackOff
     private var waiting: Waiting?
-    private var isOnProbation = false
+    private var mustProve = false
     private(set) var lastWaitNs: Int64 = 0
     private var isClosing = false
 
@@ -99,10 +99,10 @@ struct PoolPlan {
                 connections[aged].phase = .draining
                 return [.drain(connections[aged].id)] + dialIfWanted()
             }
-        case .onProbation: isOnProbation = true
+        case .mustProve: mustProve = true
         case .answered(let id):
             backOff.succeeded()
-            isOnProbation = false
+            mustProve = false
             if let index = index(id) {
                 if live > minimum { growthBackOff.succeeded() }
                 connections[index].wasAnswered = true
@@ -171,8 +171,8 @@ struct PoolPlan {
     private func index(_ id: ConnectionID) -> Int? { connections.firstIndex { $0.id == id } }
 
     private mutating func dialIfWanted() -> [Action] {
-        // On probation the pool does not sleep, because it may accept no requests, so none would wake it.
-        let wanted = isOnProbation ? 1 : wanted
+        // A pool that must prove its gateway does not sleep: it may accept no requests, so none would wake it.
+        let wanted = mustProve ? 1 : wanted
         guard !isClosing, waiting != .toConnect, live < wanted, connections.allSatisfy({ $0.phase != .dialing }) else {
             return []
         }
@@ -235,7 +235,7 @@ struct PoolPlan {
         backOff.succeeded()
         growthBackOff.succeeded()
         waiting = nil
-        isOnProbation = false
+        mustProve = false
         return drainAll() + dialIfWanted()
     }
 

@@ -18,6 +18,8 @@ struct page {
     pid_t supervisor;
     int is_alone;
     int64_t death_count;
+    // The value of `death_count` at the last call of `crash_is_new`.
+    int64_t known_count;
     struct crash_death deaths[CRASH_DEATH_LIMIT];
     // Each thread writes to its own cache line.
     struct {
@@ -102,6 +104,12 @@ int32_t crash_topic(const void *bytes, int32_t count) {
 
 const char *crash_topic_name(int32_t topic) {
     return page && topic > 0 && topic <= page->topic_count ? page->topics[topic - 1] : NULL;
+}
+
+int crash_is_new(void) {
+    if (!page || page->known_count == page->death_count) return 0;
+    page->known_count = page->death_count;
+    return 1;
 }
 
 int64_t crash_death_count(void) { return page ? page->death_count : 0; }

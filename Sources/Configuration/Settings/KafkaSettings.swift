@@ -26,15 +26,7 @@ package struct KafkaSettings: Hashable, Sendable {
     package var consumerProperties: [UserProperty] = []
     package var producerProperties: [UserProperty] = []
 
-    /// The files that the properties of all clients refer to: certificates, keys and secrets.
-    package var files: [String] { allProperties.compactMap(\.file) }
-
-    /// The files of the clients' own certificates.
-    package var certificates: [String] {
-        allProperties.filter { $0.name == "ssl.certificate.location" }.compactMap(\.file)
-    }
-
-    private var allProperties: [UserProperty] { properties + consumerProperties + producerProperties }
+    package var allProperties: [UserProperty] { properties + consumerProperties + producerProperties }
 
     /// Returns the position where the user last set a property, as the prefix of an error message.
     package func place(ofProperty name: String) -> String? {

@@ -170,7 +170,9 @@ struct MetricsText {
             "feedback_reads_total", "Reads of the feedback service by outcome: complete, incomplete or failed.",
             by: "outcome"
         ) { app in
-            zip(FeedbackStanding.Outcome.allCases, app.app.feedback?.reads ?? []).map { ($0.rawValue, $1) }
+            FeedbackStanding.Outcome.allCases.compactMap { outcome in
+                app.app.feedback.map { (outcome.rawValue, $0.reads[outcome] ?? 0) }
+            }
         }
         perApp(
             "held_total", "Notifications moved to a retry topic without using up an attempt, by cause.", by: "cause"

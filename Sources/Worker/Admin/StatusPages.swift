@@ -61,8 +61,8 @@ extension WorkerSnapshot {
         // If no broker answers, the log ends that librdkafka last fetched may be outdated.
         let isSilent = BrokerHealth.areAllSilent(parts.brokerHealth)
         (partitions, unknownLags) = ([], Set(Role.allCases))
-        tooLarge = parts.publisher.tooLarge
-        rejected = parts.publisher.rejected
+        tooLarge = parts.publisher.counts(\.tooLargeCount)
+        rejected = parts.publisher.counts(\.rejectedCount)
         clients = zip(Role.allCases.map(\.rawValue) + ["producer"], parts.brokerHealth).map { ($0, $1) }
         for (reader, role) in zip(parts.readers, Role.allCases) {
             memberships[role] = (reader.rebalances, reader.partitionsLost)

@@ -9,7 +9,7 @@ internal import TLS
 
 /// The command `check`: tests every file, credential and host that `run` needs, and reports a line about each. The
 /// command sends notifications only if `probesCredentials` is set.
-package struct ConfigurationCheck {
+package final class ConfigurationCheck {
     package struct Finding: Sendable, Equatable {
         package enum Kind: String, Sendable {
             case fine
@@ -28,6 +28,8 @@ package struct ConfigurationCheck {
     private let configuration: WorkerConfiguration
     private let probesCredentials: Bool
     private let onFinding: (Finding) -> Void
+    /// Whether the worker can run in spite of all findings so far.
+    private(set) var isFine = true
 
     /// - Parameter probesCredentials: Whether to send APNs a request with a token of zeros for each bundle id of an app
     ///   (at most 400), and a frame with such a token to each gateway.
@@ -42,23 +44,24 @@ package struct ConfigurationCheck {
 
     /// Runs all checks, and returns whether all passed. Waits up to 15 s for each answer from Kafka or a host.
     package func run() -> Bool {
-        let isKafkaFine = checkKafka()
+        checkKafka()
         // Every app is checked, even if an earlier app has failed.
-        let areAppsFine = configuration.apps.map(check).allSatisfy { $0 }
+        for app in configuration.apps { check(app) }
         for line in ConfigurationWarnings.ofKeys(configuration.apps) { report(.warning, line) }
-        return isKafkaFine && areAppsFine
+        return isFine
     }
 
     /// Reports a finding, and returns whether the worker can run in spite of the finding.
     @discardableResult
     private func report(_ kind: Finding.Kind, _ text: String) -> Bool {
         onFinding(Finding(kind: kind, text: namesOnce(text)))
+        if kind == .notFine { isFine = false }
         return kind != .notFine
     }
 
     // MARK: Kafka
 
-    private func checkKafka() -> Bool {
+    private func checkKafka() {
         let servers = configuration.kafka.bootstrapServers
         var readiness: ClusterReadiness
         do throws(StartFailure) {
@@ -68,7 +71,7 @@ package struct ConfigurationCheck {
         } catch {
             // These lines already begin with their subject, so they get no prefix.
             for line in error.lines { report(.notFine, line) }
-            return false
+            return
         }
         do throws(StartFailure) {
             switch try readiness.attempt(timeoutMs: 10_000) {
@@ -80,14 +83,12 @@ package struct ConfigurationCheck {
                     ? "all topics exist"
                     : "run creates the missing topics: \(toBeMade.joined(separator: ", "))"
                 report(.fine, "kafka: \(servers) reached, \(topics)")
-                return denied.isEmpty
             case .waiting(_, let lines, let advice):
                 for line in lines { report(.notFine, "kafka: \(line): \(advice)") }
             }
         } catch {
             for line in error.lines { report(.notFine, "kafka: \(line)") }
         }
-        return false
     }
 
     /// Creates every Kafka client that `run` creates, because librdkafka validates combinations of properties only when
@@ -101,39 +102,39 @@ package struct ConfigurationCheck {
                 _ = try Producer(ProducerSettings(cluster: cluster.withStatistics, sendsSingly: sendsSingly))
             }
         } catch {
-            throw StartFailure([configuration.line(of: error)])
+            throw StartFailure(of: error, configuration)
         }
     }
 
     // MARK: Apps
 
-    func check(_ settings: AppSettings) -> Bool {
+    func check(_ settings: AppSettings) {
         let app: LoadedApp
         do throws(StartFailure) {
             app = try LoadedApp(settings)
         } catch {
             for line in error.lines { report(.notFine, line) }
-            return false
+            return
         }
-        var isFine = checkCertificate(of: app)
+        checkCertificate(of: app)
         for line in ConfigurationWarnings.ofBundleIDs(settings) { report(.warning, line) }
         if settings.isPaused {
             report(.warning, "app \(settings.name): paused; its notifications are deferred and not sent")
         }
         guard let binary = settings.binary else {
-            return reach(app) && (!probesCredentials || probe(app)) && isFine
+            if reach(app), probesCredentials { probe(app) }
+            return
         }
-        if !reachGateway(app, binary) { isFine = false }
-        if let feedback = binary.feedback, !reach(feedback, of: app) { isFine = false }
-        return isFine
+        reachGateway(app, binary)
+        if let feedback = binary.feedback { reach(feedback, of: app) }
     }
 
     /// Checks the app's certificate as far as possible without contacting Apple.
-    private func checkCertificate(of app: LoadedApp) -> Bool {
+    private func checkCertificate(of app: LoadedApp) {
         let nowMs = LoopTime.read().wallMs
         let faults = app.certificateFaults(nowMs: nowMs)
         for line in faults { report(.notFine, line) }
-        guard faults.isEmpty else { return false }
+        guard faults.isEmpty else { return }
         let name = "app \(app.settings.name)"
         let validity = app.certificate.map { ", valid until \($0.notAfterDay)" } ?? ""
         report(.fine, "\(name): the credential can be used\(validity)")
@@ -144,10 +145,10 @@ package struct ConfigurationCheck {
                 "\(name): the certificate is only for the topics \(topics.joined(separator: ", ")); APNs refuses "
                     + "other topics, and accepts push type location only with a token")
         }
-        return true
     }
 
     /// Runs a probe, and reports the host with the address that the probe returns and its findings, or its error.
+    @discardableResult
     private func report(
         reaching target: DialTarget, of app: LoadedApp, as subject: String = "",
         _ probe: () throws -> (address: String, findings: String)
@@ -173,7 +174,7 @@ package struct ConfigurationCheck {
 
     /// Checks a gateway of the binary protocol. A gateway does not confirm a valid certificate. The optional probe is a
     /// frame with a token of zeros, which the gateway must reject.
-    private func reachGateway(_ app: LoadedApp, _ binary: BinarySettings) -> Bool {
+    private func reachGateway(_ app: LoadedApp, _ binary: BinarySettings) {
         let name = "app \(app.settings.name)"
         if binary.format == .simple {
             report(
@@ -189,7 +190,7 @@ package struct ConfigurationCheck {
             status = answer.status
             return (answer.address, ", \(answer.tlsVersion), binary protocol")
         }
-        guard isReached, probesCredentials else { return isReached }
+        guard isReached, probesCredentials else { return }
         let isFine = status == 8 || status == nil && !binary.answersFence
         let text =
             switch status {
@@ -200,14 +201,14 @@ package struct ConfigurationCheck {
                     + "binary.fence: false"
             case let other?: "status \(other) for a token of zeros instead of 8: check binary.format and the host"
             }
-        return report(isFine ? .fine : .notFine, "\(name): the probe: \(text)")
+        report(isFine ? .fine : .notFine, "\(name): the probe: \(text)")
     }
 
     /// Connects to the feedback service without TLS, because the service sends its tokens to any client that completes
     /// the TLS handshake, and then deletes them.
-    private func reach(_ feedback: BinarySettings.Feedback, of app: LoadedApp) -> Bool {
+    private func reach(_ feedback: BinarySettings.Feedback, of app: LoadedApp) {
         let target = DialTarget(host: feedback.host, port: UInt16(clamping: feedback.port), proxy: app.proxy)
-        return report(reaching: target, of: app, as: " the feedback service") {
+        report(reaching: target, of: app, as: " the feedback service") {
             let address = try HostProbe.reach(target)
             return (
                 address,
@@ -219,8 +220,8 @@ package struct ConfigurationCheck {
     // MARK: Probes
 
     /// Probes up to `probeLimit` bundle ids of the app over one connection. Stops when the connection fails, or at an
-    /// answer that applies to all bundle ids. Returns whether every answer accepts the credential.
-    private func probe(_ app: LoadedApp) -> Bool {
+    /// answer that applies to all bundle ids.
+    private func probe(_ app: LoadedApp) {
         let settings = app.settings
         var isFine = true
         var tried = 0
@@ -245,7 +246,6 @@ package struct ConfigurationCheck {
                 "app \(settings.name): \(left) of its bundle ids were not probed"
                     + (isFine ? " (the limit is \(Self.probeLimit))" : ""))
         }
-        return isFine
     }
 
     /// Reports whether the answer to a probe (a request for a token of zeros) shows that APNs accepts the credential.

@@ -20,47 +20,35 @@ package struct ConfigurationSource: Sendable {
         hash = file.flatMap { FileWatch.hash($0) }
     }
 
-    /// A reread configuration, and the apps, by name, that are new or whose connection settings have changed.
+    /// A reread configuration, and the loaded apps by name.
     fileprivate typealias Reread = (LoadedConfiguration, [String: LoadedApp])
 
-    private func readAgain() throws(StartFailure) -> LoadedConfiguration {
-        do throws(ConfigurationError) { return try read() } catch { throw StartFailure(error.lines) }
-    }
-
-    /// Reads the configuration and the apps' credentials, and logs in to Kafka. Fails if the login fails, or if one of
-    /// the `living` apps, which work now, could not be used after a restart.
-    fileprivate func logIn(_ living: [AppSettings]) throws(StartFailure) {
-        let configuration = try readAgain().configuration
-        _ = try LoadedApp.load(configuration.apps) { app in
-            !living.contains { $0.name == app.name && $0.environment == app.environment }
-        }
-        let cluster = try configuration.cluster()
-        do throws(KafkaError) {
-            let topics = try Topics(cluster)
-            do throws(KafkaError) {
-                // `kafka.oauth.command` may take 20 s.
-                _ = try topics.all(timeoutMs: 30_000)
-            } catch {
-                // An event names the cause, for example a refused password.
-                for case .error(let cause) in topics.events() { throw cause }
-                throw error
-            }
-        } catch {
-            throw StartFailure([configuration.line(of: error)])
-        }
-    }
-
-    /// Reads the configuration and the changed apps on the file-reading thread. Fails if one of the `living` apps,
-    /// which work now, cannot be used with its new settings. Any other app may be loaded with faults.
-    fileprivate func load(_ living: [AppSettings]) throws(StartFailure) -> Reread {
-        let loaded = try readAgain()
+    /// Reads the configuration and its apps. Fails if one of the `living` apps, which work now, cannot be used with its
+    /// new settings. Any other app may be loaded with faults.
+    ///
+    /// - Parameter onlyChanged: Whether to load only apps that are new or whose connection settings have changed.
+    fileprivate func load(_ living: [AppSettings], onlyChanged: Bool = true) throws(StartFailure) -> Reread {
+        let loaded: LoadedConfiguration
+        do throws(ConfigurationError) { loaded = try read() } catch { throw StartFailure(error.lines) }
         func former(_ app: AppSettings) -> AppSettings? {
             living.first { $0.name == app.name && $0.environment == app.environment }
         }
-        let changed = try LoadedApp.load(
-            loaded.configuration.apps.filter { former($0)?.connects(like: $0) != true }
-        ) { former($0) == nil }
-        return (loaded, Dictionary(changed.map { ($0.settings.name, $0) }, uniquingKeysWith: { $1 }))
+        let wanted = loaded.configuration.apps.filter { !onlyChanged || former($0)?.connects(like: $0) != true }
+        let apps = try LoadedApp.load(wanted) { former($0) == nil }
+        return (loaded, Dictionary(apps.map { ($0.settings.name, $0) }, uniquingKeysWith: { $1 }))
+    }
+
+    /// Reads everything that a restarted worker would read, and logs in to Kafka. Fails if the login fails, or if one
+    /// of the `living` apps could not be used after a restart.
+    fileprivate func logIn(_ living: [AppSettings]) throws(StartFailure) {
+        let configuration = try load(living, onlyChanged: false).0.configuration
+        let cluster = try configuration.cluster()
+        do throws(KafkaError) {
+            // `kafka.oauth.command` may take 20 s.
+            _ = try Topics(cluster).all(timeoutMs: 30_000)
+        } catch {
+            throw StartFailure(of: error, configuration)
+        }
     }
 }
 
@@ -72,8 +60,8 @@ final class ConfigurationFiles {
     private unowned let worker: PushWorker
     private let loop: Loop
     private let logger: Logger
-    private let configuration: FileReading
-    private let credential: FileReading
+    private let configuration: BlockingReads
+    private let credential: BlockingReads
     private var watched: FileWatch?
     /// The source of the configuration, or `nil` if the configuration cannot be read again.
     var source: ConfigurationSource?
@@ -99,8 +87,8 @@ final class ConfigurationFiles {
         self.worker = worker
         loop = worker.loop
         logger = worker.logger
-        configuration = FileReading(loop: loop)
-        credential = FileReading(loop: loop)
+        configuration = BlockingReads(loop: loop)
+        credential = BlockingReads(loop: loop)
     }
 
     func stop() { isStopped = true }
@@ -201,18 +189,18 @@ final class ConfigurationFiles {
     /// client, so the worker restarts once it can log in with the changed files. The delay is random, so that not all
     /// workers of a group restart at the same time.
     ///
-    /// - Parameters:
-    ///   - files: The paths, each with the hash of the file's contents before the clients were created.
-    ///   - certificates: The paths of the clients' own certificates.
-    func watchKafka(_ files: [(path: String, hash: UInt64?)], certificates: [String]) {
+    /// - Parameter files: The files with the property that names each, and with the hashes of their contents before the
+    ///   clients were created.
+    func watchKafka(_ files: [(property: String, path: String, hash: UInt64?)]) {
         guard !files.isEmpty else { return }
-        kafkaCertificates = files.compactMap { path, _ in
+        kafkaCertificates = files.compactMap { property, path, _ in
             let all = (try? CertificateDetails.all(in: .bytes(readFile(path), name: path))) ?? []
             // A client's file begins with its own certificate. A file of CAs may contain expired ones.
-            let details = certificates.contains(path) ? all.first : all.max { $0.notAfterMs < $1.notAfterMs }
+            let isOwn = property == "ssl.certificate.location"
+            let details = isOwn ? all.first : all.max { $0.notAfterMs < $1.notAfterMs }
             return details.map { (path, $0) }
         }
-        kafkaWatch = FileWatch(files, loop: loop) { [weak self] changed in
+        kafkaWatch = FileWatch(files.map { ($0.path, $0.hash) }, loop: loop) { [weak self] changed in
             guard let self, !isStopped else { return }
             changedKafkaFiles.formUnion(changed)
             let fields: Fields = ["files": .text(changed.joined(separator: ","))]

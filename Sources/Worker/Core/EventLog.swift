@@ -1,4 +1,3 @@
-internal import Configuration
 internal import Delivery
 internal import Kafka
 internal import Observability
@@ -124,10 +123,12 @@ struct EventLog {
     func write(_ note: TransportNote, of app: AppIndex) {
         let name = name(of: app)
         func log(
-            _ level: Level, _ message: StaticString, about subject: String? = nil, _ more: @autoclosure () -> Fields
+            _ level: Level, _ message: StaticString, about subject: String? = nil, at address: String? = nil,
+            _ more: @autoclosure () -> Fields
         ) {
             guard logger.writes(level, of: .apns) else { return }
-            let fields = Fields("app", .text(name), more())
+            let others = address.map { Fields("address", .text($0), more()) } ?? more()
+            let fields = Fields("app", .text(name), others)
             let subject = subject.map { $0.isEmpty ? name : "\(name) \($0)" }
             logger.log(level, .apns, message, about: subject, fields)
         }
@@ -137,9 +138,7 @@ struct EventLog {
         }
         switch note {
         case .connected(let address, let streams):
-            log(
-                .info, "connected",
-                Fields("address", .text(address), streams.map { ["streams": .count($0)] } ?? [:]))
+            log(.info, "connected", at: address, streams.map { ["streams": .count($0)] } ?? [:])
         case .connectFailed(let host, let reason, let retryInMs):
             log(
                 .warning, "cannot connect, retrying", about: host,
@@ -150,38 +149,33 @@ struct EventLog {
             break
         case .disconnected(let address, let reason, let unanswered):
             log(
-                unanswered == 0 ? .info : .warning, "disconnected", about: reason,
-                [
-                    "address": .text(address), "reason": cause(reason, of: address),
-                    "unanswered": .sum(unanswered),
-                ])
+                unanswered == 0 ? .info : .warning, "disconnected", about: reason, at: address,
+                ["reason": cause(reason, of: address), "unanswered": .sum(unanswered)])
         case .peerCloses(let address, let reason, let unprocessed):
             log(
-                .info, "server is closing the connection", about: "",
-                ["address": .text(address), "reason": cause(reason, of: address), "resent": .sum(unprocessed)])
+                .info, "server is closing the connection", about: "", at: address,
+                ["reason": cause(reason, of: address), "resent": .sum(unprocessed)])
         case .peerErrors: break
         case .windowTooShort(let address, let status, let lostAtMost, let windowMs):
             log(
                 .error, "error arrived after its resend window closed; later notifications are lost", about: "",
-                [
-                    "address": .text(address), "status": .count(Int(status)), "lost_at_most": .sum(lostAtMost),
-                    "window_ms": .count(windowMs),
-                ])
+                at: address,
+                ["status": .count(Int(status)), "lost_at_most": .sum(lostAtMost), "window_ms": .count(windowMs)])
         case .presumedUnread(let address, let lostAtMost):
             log(
-                .error, "the gateway read nothing; notifications presumed accepted may be lost", about: "",
-                ["address": .text(address), "lost_at_most": .count(lostAtMost)])
+                .error, "the gateway read nothing; notifications presumed accepted may be lost", about: "", at: address,
+                ["lost_at_most": .count(lostAtMost)])
         case .answered(let address, let status, let isOfFence, let accepted, let discarded):
             log(
-                .debug, "the gateway answered", about: "\(status) \(isOfFence)",
+                .debug, "the gateway answered", about: "\(status) \(isOfFence)", at: address,
                 [
-                    "address": .text(address), "status": .count(Int(status)), "to_a_fence": .boolean(isOfFence),
+                    "status": .count(Int(status)), "to_a_fence": .boolean(isOfFence),
                     "accepted_before": .sum(accepted), "discarded_after": .sum(discarded),
                 ])
         case .silent(let address, let accepted, let open):
             log(
-                .debug, "resend window closed without an error from the gateway",
-                ["address": .text(address), "accepted": .sum(accepted), "open": .count(open)])
+                .debug, "resend window closed without an error from the gateway", at: address,
+                ["accepted": .sum(accepted), "open": .count(open)])
         case .windowLengthened(let windowMs):
             log(
                 .warning, "resend window lengthened; set binary.window.duration to this value", about: "",
@@ -196,10 +190,9 @@ struct EventLog {
             log(.warning, "a certificate needs attention", about: text, ["text": .text(text)])
         case .frame(let address, let isSent, let type, let flags, let stream, let length):
             log(
-                .trace, isSent ? "frame sent" : "frame received",
+                .trace, isSent ? "frame sent" : "frame received", at: address,
                 [
-                    "address": .text(address), "type": .text(type), "flags": .text(flags),
-                    "stream": .count(stream), "length": .count(length),
+                    "type": .text(type), "flags": .text(flags), "stream": .count(stream), "length": .count(length),
                 ])
         }
     }

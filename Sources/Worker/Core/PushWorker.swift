@@ -42,8 +42,9 @@ package final class PushWorker: @unchecked Sendable {
     private let board: StatusBoard
     private let shutdown = Shutdown()
     private var restarts = false
-    /// The files of the Kafka clients, with the hashes of their contents before the first client was created.
-    private let kafkaFiles: [(path: String, hash: UInt64?)]
+    /// The files of the Kafka clients: the property that names each, and the hash of its contents before the first
+    /// client was created.
+    private let kafkaFiles: [(property: String, path: String, hash: UInt64?)]
     /// Whether all threads that `run` started have ended. If not, the process must exit without destructors, because
     /// the remaining threads still use memory that the destructors would free.
     package private(set) var hasEndedWhole = true
@@ -53,7 +54,9 @@ package final class PushWorker: @unchecked Sendable {
     ) throws(StartFailure) {
         self.configuration = configuration
         self.logger = logger
-        kafkaFiles = configuration.kafka.files.map { ($0, FileWatch.hash($0)) }
+        kafkaFiles = configuration.kafka.allProperties.compactMap { property in
+            property.file.map { (property.name, $0, FileWatch.hash($0)) }
+        }
         cluster = try configuration.cluster()
         let loaded = try LoadedApp.load(configuration.apps) { _ in true }
         guard loaded.isEmpty || loaded.contains(where: \.faults.isEmpty) else {
@@ -62,11 +65,7 @@ package final class PushWorker: @unchecked Sendable {
         apps = ConfiguredApps(loaded)
         eventLog = EventLog(logger: logger, names: configuration.apps.map(\.name))
         machine = DeliveryMachine(settings: configuration.machineSettings, apps: [])
-        do {
-            loop = try Loop()
-        } catch {
-            throw StartFailure(["\(error)"])
-        }
+        loop = try StartFailure.catching { try Loop() }
         health = WorkerHealth(logger)
         let now = DeliveryTime(ns: loop.now.monotonicNs, wallMs: loop.now.wallMs)
         pages = StatusPages(configuration, machine, crashes, now: now)
@@ -109,10 +108,9 @@ package final class PushWorker: @unchecked Sendable {
         files.source = source
         if isSupervised { files.restart = { [weak self] in self?.restart() } }
         if handlesSignals {
-            do {
-                _ = try Signals(
-                    [SIGTERM, SIGINT, SIGHUP], stopping: isSupervised ? [] : [SIGTERM, SIGINT], loop: loop
-                ) { [weak self] signal in
+            let stopping = isSupervised ? [] : [SIGTERM, SIGINT]
+            _ = try StartFailure.catching {
+                try Signals([SIGTERM, SIGINT, SIGHUP], stopping: stopping, loop: loop) { [weak self] signal in
                     guard let self else { return }
                     if signal == SIGHUP { return hangUp() }
                     // Ctrl-C in a terminal signals both this process and its supervisor. The supervisor forwards the
@@ -121,8 +119,6 @@ package final class PushWorker: @unchecked Sendable {
                     logger.notice(.worker, "stopping: draining notifications in flight")
                     stop()
                 }
-            } catch {
-                throw StartFailure(of: error)
             }
         }
         let server = try AdminPages.serve(configuration.admin, board: board)
@@ -132,11 +128,7 @@ package final class PushWorker: @unchecked Sendable {
                 .worker, "admin pages", ["address": "\(NetworkAddress(host: listen.host, port: Int(server.port)))"])
         }
         guard let (requestPartitions, startingAtEnd, topics) = try waitForCluster() else { return .stopped }
-        do {
-            try start(requestPartitions: requestPartitions, startingAtEnd, topics)
-        } catch {
-            throw StartFailure(of: error)
-        }
+        try StartFailure.catching { try start(requestPartitions: requestPartitions, startingAtEnd, topics) }
         logger.info(
             .worker, "started", ["group": "\(configuration.kafka.groupID)", "apps": .count(apps.all.count)])
         logPauses(configuration.apps, before: [])
@@ -204,7 +196,7 @@ package final class PushWorker: @unchecked Sendable {
             requestsAtLatestNs: LoopTime.read().monotonicNs + WorkerParts.retryGroupNs)
         removed.search()
         files.watch()
-        files.watchKafka(kafkaFiles, certificates: configuration.kafka.certificates)
+        files.watchKafka(kafkaFiles)
         readFeedback()
         health.startedNs = loop.now.monotonicNs
         maintain()

@@ -1,4 +1,3 @@
-internal import Configuration
 internal import Delivery
 internal import Observability
 internal import Synchronization

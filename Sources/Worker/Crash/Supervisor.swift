@@ -20,10 +20,6 @@ package struct Supervisor: ~Copyable {
     /// The exit code of a worker that the supervisor must start again.
     package static let restartCode: Int32 = 85
 
-    /// The environment variable that is set if the worker itself requested its restart.
-    private static let requested = "APNS_WORKER_RESTARTED"
-    package static var wasRequested: Bool { getenv(requested) != nil }
-
     private let complain: (String) -> Void
     private var stops = 0
     private var child: pid_t = 0
@@ -86,7 +82,6 @@ package struct Supervisor: ~Copyable {
             switch ending {
             case .exited(Self.restartCode):
                 if stops > 0 { return 0 }
-                setenv(Self.requested, "1", 1)
             case .exited(let code):
                 guard crash_is_alone() != 0, stops == 0 else { return code }
                 return becomeWorker()
@@ -96,7 +91,6 @@ package struct Supervisor: ~Copyable {
                 complain("stopped before the worker had started")
                 return 0
             case .died(let signal):
-                unsetenv(Self.requested)
                 let delayMs = backoff.delayMs(livedMs: Self.nowMs - startedMs)
                 if signal > 0 { tell(signal, delayMs) }
                 guard stops == 0 else { return 1 }

@@ -31,8 +31,7 @@ package enum DirectSend {
         let topic: String
         let parsed = request.parsed
         // A direct send selects the app by the same rules as a worker.
-        var directory = AppDirectory(
-            configuration.apps.map { AppRoute(name: $0.name, environment: $0.environment, bundleIDs: $0.bundleIDs) })
+        var directory = AppDirectory(configuration.apps.map(\.route))
         switch directory.find(
             name: parsed.app, environment: parsed.environment, topic: parsed.headers.topic,
             pushType: parsed.headers.pushType)
@@ -55,11 +54,7 @@ package enum DirectSend {
                 "app \(settings.name) has transport: binary, but --direct needs HTTP/2; send without --direct")
         }
         let app: LoadedApp
-        do {
-            app = try LoadedApp(settings)
-        } catch {
-            throw CommandFailure("\(error)")
-        }
+        do throws(StartFailure) { app = try LoadedApp(settings) } catch { throw CommandFailure("\(error)") }
         let place = app.target.text
         let outgoing = request.outgoing(topic)
         do {

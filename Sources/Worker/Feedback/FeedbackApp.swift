@@ -50,16 +50,12 @@ struct FeedbackStanding: Sendable {
     }
 
     var tokens = 0
-    /// The number of finished reads for each case of `Outcome`, in the order of `allCases`.
-    var reads = Outcome.allCases.map { _ in 0 }
+    /// The number of finished reads for each outcome.
+    var reads: [Outcome: Int] = [:]
     /// The reason why the last read was incomplete, or why no read can begin.
     var failure: String?
     /// The number of dead tokens that were read and that Kafka has not acknowledged.
     var waiting = 0
     /// The time since which Kafka has acknowledged none of the `waiting` tokens (monotonic).
     var waitingSinceNs: Int64 = 0
-
-    mutating func count(_ outcome: Outcome) {
-        if let place = Outcome.allCases.firstIndex(of: outcome) { reads[place] += 1 }
-    }
 }

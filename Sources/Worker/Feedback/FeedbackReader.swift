@@ -219,13 +219,11 @@ final class FeedbackReader {
     private func serve() {
         guard let producer else { return }
         let nowNs = LoopTime.read().monotonicNs
-        producer.serve(
-            report: { take($0, nowNs) },
-            event: { event in
-                if case .error(let error) = event { trouble = error.text }
-                health.take(event, of: "feedback producer", logger)
-            })
-        health.renew(producer, nowNs: nowNs, logger)
+        health.serve(producer, of: "feedback producer", nowNs: nowNs, logger) {
+            take($0, nowNs)
+        } event: {
+            if case .error(let error) = $0 { trouble = error.text }
+        }
         if nowNs >= nextTryNs {
             let taken = refused.prefix { isTaken(producer.produce($0)) }.count
             refused.removeFirst(taken)

@@ -1,7 +1,6 @@
 package import Configuration
 internal import EventLoop
 package import Kafka
-internal import Network
 package import Observability
 
 /// Reads the feedback of given apps once, without a worker.
@@ -33,12 +32,7 @@ package enum FeedbackRun {
         stopRequest: () -> StopRequest, onOutcome: @escaping (FeedbackOutcome) -> Void, onDelay: (String) -> Void
     ) throws(StartFailure) -> Ending {
         var left = try LoadedApp.load(apps).enumerated().compactMap { FeedbackApp($1, index: $0) }
-        let loop: Loop
-        do {
-            loop = try Loop()
-        } catch {
-            throw StartFailure(["\(error)"])
-        }
+        let loop = try StartFailure.catching { try Loop() }
         let reader = FeedbackReader(cluster, topic: topic, loop: loop, logger: logger)
         reader.onEnd = { onOutcome($1) }
         let deadlineNs = LoopTime.read().monotonicNs + timeoutNs

@@ -1,6 +1,5 @@
 internal import EventLoop
 internal import Kafka
-internal import Network
 internal import Observability
 internal import Synchronization
 
@@ -96,7 +95,7 @@ final class FeedbackThread: @unchecked Sendable {
 
     private func ended(_ app: FeedbackApp, _ outcome: FeedbackOutcome) {
         current[app.index, default: FeedbackStanding()].tokens += outcome.tokens
-        current[app.index]?.count(outcome.kind)
+        current[app.index]?.reads[outcome.kind, default: 0] += 1
         current[app.index]?.failure = outcome.failure
         plan.ended(app.index, isComplete: outcome.kind == .complete, nowNs: thread.loop.now.monotonicNs)
         thread.loop.schedule(afterNs: 0) { [weak self] in self?.runDueReads() }

@@ -1,6 +1,5 @@
 internal import Configuration
 internal import Delivery
-internal import Observability
 internal import PushRecords
 internal import TLS
 

@@ -96,25 +96,16 @@ extension ClientStatistics.Broker {
                 let microseconds = try reader.integer()
                 if microseconds >= 0 { unsentMs = microseconds / 1_000 }
             case "connects": attempts = try reader.integer()
-            case "rtt": roundTripUs = try Self.average(reading: &reader)
+            case "rtt":
+                try reader.enterObject()
+                while let member = reader.nextMember() {
+                    if member.string == "avg" { roundTripUs = try reader.integer() } else { _ = reader.skip() }
+                }
             default: _ = reader.skip()
             }
         }
+        if roundTripUs == 0 { roundTripUs = nil }
         isCoordinator = source == "logical"
         if source == "internal" { return nil }
-    }
-
-    /// Returns the average of a window of measurements, or `nil` if the window is empty.
-    private static func average(reading reader: inout JSONReader) throws(JSONError) -> Int64? {
-        var (average, count): (Int64, Int64) = (0, 0)
-        try reader.enterObject()
-        while let member = reader.nextMember() {
-            switch member.string {
-            case "avg": average = try reader.integer()
-            case "cnt": count = try reader.integer()
-            default: _ = reader.skip()
-            }
-        }
-        return count > 0 ? average : nil
     }
 }

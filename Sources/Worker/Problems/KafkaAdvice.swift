@@ -1,4 +1,3 @@
-internal import Delivery
 internal import Kafka
 
 enum Advice {
@@ -96,33 +95,6 @@ enum Advice {
         case .coordinatorNotAvailable, .notCoordinator, .waitingForCoordinator, .timedOut, .transport:
             "check the broker that coordinates group \(name)"
         default: "check group \(name) and the brokers' logs"
-        }
-    }
-}
-
-/// The number of offsets of each partition that were deleted, also with the topic, before the worker settled them. A
-/// partition's problem lasts for `Problem.lossNs` after its last loss. A value type without a clock or I/O.
-struct LostRecords {
-    private var losses: [TopicPartition: (offsets: Int64, lastNs: Int64, byDeletion: Bool)] = [:]
-
-    /// Counts skipped offsets of a partition, including those of transaction markers and compacted records.
-    /// `byDeletion` tells whether the topic was deleted or its log truncated.
-    mutating func note(_ partition: TopicPartition, offsets: Int64, byDeletion: Bool = false, nowNs: Int64) {
-        guard offsets > 0 else { return }
-        let before = losses[partition].flatMap { nowNs - $0.lastNs < Problem.lossNs ? $0.offsets : nil }
-        losses[partition] = ((before ?? 0) &+ offsets, nowNs, byDeletion)
-    }
-
-    func problems(nowNs: Int64) -> [Problem] {
-        losses.filter { nowNs - $0.value.lastNs < Problem.lossNs }.sorted { "\($0.key)" < "\($1.key)" }.map { loss in
-            let (offsets, topic) = (loss.value.offsets, loss.key.topic)
-            var text = "\(offsets) offsets were deleted before they were read: their records are lost"
-            var advice = "raise retention.ms of topic \(topic), and set its retention.bytes to -1"
-            if loss.value.byDeletion {
-                text = "up to \(offsets) offsets were lost when topic \(topic) was deleted or truncated"
-                advice = "send their notifications again; delete a topic only when its lag is 0"
-            }
-            return Problem(.partition(loss.key), .recordsLost, text, advice)
         }
     }
 }

@@ -95,7 +95,7 @@ struct CommittedOffsetLookup {
             if let end = start.logEnd, let offset = committed.offset, OffsetLimit.holds(offset), offset > end {
                 start.logEnd = nil
             }
-            if case .at(let offset) = ReadingStart(
+            if case .at(let offset) = AssignmentStart(
                 committed: committed.offset, logStart: start.logStart, logEnd: start.logEnd)
             {
                 start.offset = offset

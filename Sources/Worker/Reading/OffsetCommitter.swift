@@ -40,12 +40,9 @@ final class OffsetCommitter {
         guard !entries.isEmpty else { return }
         tag += 1
         sentNs = now.ns
-        var batch: [CommitEntry] = []
-        for entry in entries {
-            let partition = partitionOf(entry.partition)
-            pending.append(partition)
-            guard let partition else { continue }
-            batch.append(CommitEntry(partition, offset: entry.offset, metadata: entry.metadata))
+        pending = entries.map { partitionOf($0.partition) }
+        let batch = zip(entries, pending).compactMap { entry, partition in
+            partition.map { CommitEntry($0, offset: entry.offset, metadata: entry.metadata) }
         }
         do throws(KafkaError) {
             // The batch is empty if all partitions of the commit have been given up.
@@ -110,7 +107,7 @@ final class OffsetCommitter {
 
     /// - Parameter outcomes: The commit outcome of each partition, or `nil` if the whole commit failed.
     private func finish(_ outcomes: [CommitOutcome]?, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
-        pending.removeAll(keepingCapacity: true)
+        pending = []
         machine.commitFinished(of: group, outcomes, now: now)
     }
 }

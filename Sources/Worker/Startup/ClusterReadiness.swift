@@ -1,6 +1,4 @@
 internal import Configuration
-internal import EventLoop
-internal import Glibc
 internal import Kafka
 internal import Observability
 
@@ -11,8 +9,6 @@ struct ClusterReadiness {
     private let cluster: ClusterSettings
     private let topics: Topics
     private let check: TopicCheck
-    /// The last reason why no broker answered, stored because librdkafka reports the reason only once.
-    private var lastError: KafkaError?
     /// Whether to ask the brokers whether missing topics could be created, instead of creating them, and to test WRITE
     /// on topics. For the command `check`.
     private let onlyChecks: Bool
@@ -29,11 +25,7 @@ struct ClusterReadiness {
         self.cluster = cluster
         self.onlyChecks = onlyChecks
         check = TopicCheck(configuration)
-        do throws(KafkaError) {
-            topics = try Topics(cluster)
-        } catch {
-            throw StartFailure([configuration.line(of: error)], isPassing: error.code == .noResources)
-        }
+        do throws(KafkaError) { topics = try Topics(cluster) } catch { throw StartFailure(of: error, configuration) }
     }
 
     enum Outcome {
@@ -62,16 +54,13 @@ struct ClusterReadiness {
     ///   unsafe, or `delivery.start` is `fail` and a request topic has no committed offset.
     mutating func attempt(timeoutMs: Int32) throws(StartFailure) -> Outcome {
         var found: [String: TopicDescription]
-        do throws(KafkaError) {
-            found = try topics.all(timeoutMs: timeoutMs)
-        } catch {
-            for case .error(let error) in topics.events() { lastError = error }
-            return unreachable(lastError ?? error)
-        }
+        do throws(KafkaError) { found = try topics.all(timeoutMs: timeoutMs) } catch { return unreachable(error) }
         // A topic that was just created may be missing, because some brokers do not have its metadata yet.
-        if configuration.kafka.createTopics == nil, !check.missing(in: found).isEmpty {
-            let names = check.missing(in: found).map(\.name)
-            if let later = try? topics.all(showing: names, withinMs: 3_000, timeoutMs: timeoutMs) { found = later }
+        let absent = check.missing(in: found).map(\.name)
+        if configuration.kafka.createTopics == nil, !absent.isEmpty,
+            let later = try? topics.all(showing: absent, withinMs: 3_000, timeoutMs: timeoutMs)
+        {
+            found = later
         }
         let hidden = hiddenTopics(among: check.missing(in: found).map(\.name), timeoutMs: timeoutMs)
         guard hidden.isEmpty else { throw StartFailure(hidden) }
@@ -143,9 +132,7 @@ struct ClusterReadiness {
     private mutating func partitionsWithoutStart(
         of topics: Set<String>, _ found: [String: TopicDescription], timeoutMs: Int32
     ) throws(KafkaError) -> Set<TopicPartition> {
-        let partitions = topics.flatMap { topic in
-            (0..<Int32(clamping: found[topic]?.partitions ?? 0)).map { TopicPartition(topic, $0) }
-        }
+        let partitions = topics.flatMap { found[$0]?.all ?? [] }
         guard configuration.delivery.start != .earliest, !partitions.isEmpty else { return [] }
         // The consumer only queries committed offsets and does not join the group.
         if consumer == nil { consumer = try Consumer(configuration.consumer(.requests, of: cluster)) }
@@ -205,29 +192,6 @@ struct ClusterReadiness {
     private static func lines(unreadable: [String], unwritable: [String]) -> [String] {
         [(unreadable, "read", "Read"), (unwritable, "write", "Write")].filter { !$0.0.isEmpty }.map {
             "the worker's user cannot \($1) \(Denial.naming($0)): grant \($2)"
-        }
-    }
-}
-
-/// The reasons why a worker cannot start: each line names a subject and what to do. `run` exits with 78, or with 1 if
-/// `isPassing` is true.
-package struct StartFailure: Error, CustomStringConvertible {
-    package let lines: [String]
-    /// Whether a later start may succeed, because the only cause is the system's limit of threads.
-    package let isPassing: Bool
-
-    package init(_ lines: [String], isPassing: Bool = false) {
-        self.lines = lines.map(namesOnce)
-        self.isPassing = isPassing
-    }
-
-    package var description: String { lines.joined(separator: "\n") }
-
-    init(of error: any Error) {
-        if let error = error as? SystemError, error.call == "pthread_create", error.code == EAGAIN {
-            self.init(["\(error); \(KafkaCode.roomForThreads)"], isPassing: true)
-        } else {
-            self.init(["\(error)"], isPassing: (error as? KafkaError)?.code == .noResources)
         }
     }
 }

@@ -1,7 +1,6 @@
 internal import CLinux
 package import Configuration
 internal import Delivery
-internal import Glibc
 internal import HTTPServer
 package import Kafka
 package import Observability
@@ -39,41 +38,6 @@ extension WorkerConfiguration {
             ])
         }
         return ClusterSettings(bootstrapServers: kafka.bootstrapServers, properties: properties)
-    }
-
-    /// Returns the error of a librdkafka property and its valid values, but not the given value, which may be a secret.
-    private static func text(of error: InvalidProperty) -> String {
-        let known = KafkaLibrary.knownProperties
-        let name = error.property.name
-        guard known.isEmpty || known.contains(where: { $0.name == name }) else {
-            let suggestion = nearest(to: name, among: known.map(\.name)).map { "; did you mean \($0)?" } ?? ""
-            return "librdkafka has no such property\(suggestion)"
-        }
-        // librdkafka's table may list a property name twice: first for the client, then for topics.
-        guard let range = known.first(where: { $0.name == name })?.range, !range.isEmpty else { return error.text }
-        return range.contains(" .. ")
-            ? "expected a number from \(range.replacing(" .. ", with: " to "))" : "expected one of \(range)"
-    }
-
-    /// Returns a line about a client that could not be created, with the configuration key at fault and the file it
-    /// names, if any.
-    func line(of error: KafkaError) -> String {
-        let all = kafka.properties + kafka.consumerProperties + kafka.producerProperties
-        guard let property = all.last(where: { error.text.hasPrefix("\($0.name) ") }) else {
-            // For an invalid combination, librdkafka's error quotes both properties, of which the configuration
-            // possibly sets only one.
-            let place = all.last { error.text.contains("`\($0.name)`") }?.place
-            return place.map { "\($0): \(error.text)" } ?? "kafka: \(error)"
-        }
-        // Only a path may be shown, because the values of other properties may be secrets.
-        guard property.name.hasSuffix(".location") else { return "\(property.place): \(error.text)" }
-        // OpenSSL's error for a missing file does not say that the file is missing.
-        let isReadable = access(property.value, R_OK) == 0
-        let reason =
-            isReadable
-            ? error.text.replacing("\(property.name) failed: ", with: "cannot be used: ")
-            : "cannot be read: \(String(cString: strerror(errno)))"
-        return "\(property.place): \(property.value): \(reason)"
     }
 
     /// librdkafka's version 2.10.0, encoded as in `KafkaLibrary.version`.

@@ -1,6 +1,5 @@
 internal import Configuration
 internal import EventLoop
-internal import Glibc
 internal import Kafka
 internal import Observability
 
@@ -27,7 +26,7 @@ final class RemovedRetryTopics {
     private let onTopics: (Set<String>) -> Void
     /// The removed retry topics that the worker reads, in the order in which they were found.
     private(set) var topics: [String] = []
-    private(set) var isAsking = false
+    private let reads: BlockingReads
     private lazy var next = Alarm(loop: loop) { [weak self] in self?.search() }
 
     init(
@@ -37,28 +36,23 @@ final class RemovedRetryTopics {
         self.configuration = configuration
         self.cluster = cluster
         self.loop = loop
+        reads = BlockingReads(loop: loop)
         self.logger = logger
         self.onChange = onChange
         self.onTopics = onTopics
     }
 
-    /// Begins a query of the brokers. If a query is running, tries again a second later.
+    var isAsking: Bool { reads.isBusy }
+
+    /// Begins a query of the brokers. If a query is running or no thread can be started, tries again a second later.
     func search() {
-        guard !isAsking else { return next.set(afterNs: 1_000_000_000) }
-        let answers = Mailbox<Result<Answer, KafkaError>>(loop: loop) { [weak self] answers in
-            for answer in answers { self?.take(answer) }
-        }
-        let (configuration, cluster) = (configuration, cluster)
-        let thread = try? startThread("topics") {
-            answers.post(Result { () throws(KafkaError) in try Self.query(configuration, cluster) })
-        }
-        guard let thread else { return next.set(afterNs: Self.retryNs) }
-        pthread_detach(thread)
-        isAsking = true
+        let hasBegun = reads.begin({ [configuration, cluster] in
+            Result { () throws(KafkaError) in try Self.query(configuration, cluster) }
+        }) { [weak self] in self?.take($0) }
+        if !hasBegun { next.set(afterNs: 1_000_000_000) }
     }
 
     private func take(_ answer: Result<Answer, KafkaError>) {
-        isAsking = false
         switch answer {
         case .success(let answer):
             onTopics(answer.existing)

@@ -117,51 +117,51 @@ struct TopicCheck {
             .compactMap { configurations?[$0.name]?.maxMessageBytes }.max() ?? 0
         for topic in topics {
             guard let found = configurations?[topic.name] else { continue }
-            let name = "topic \(topic.name) (\(topic.path)) has"
+            func warn(_ text: String) { lines.append("topic \(topic.name) (\(topic.path)) has \(text)") }
             if let replicas = descriptions[topic.name]?.replicas {
                 if replicas < 3 {
-                    lines.append("\(name) only \(replicas) replicas of each record: add replicas until there are 3")
+                    warn("only \(replicas) replicas of each record: add replicas until there are 3")
                 } else if found.minInSyncReplicas == 1 {
-                    lines.append(
-                        "\(name) min.insync.replicas=1, so a record counts as written while only one broker has it: set "
-                            + "it to 2")
+                    warn(
+                        "min.insync.replicas=1, so a record counts as written while only one broker has it: set it to "
+                            + "2")
                 }
             }
             if found.electsUncleanLeaders {
-                lines.append(
-                    "\(name) unclean.leader.election.enable=true, so a new leader may lack the last records and reuse "
-                        + "their offsets: set it to false")
+                warn(
+                    "unclean.leader.election.enable=true, so a new leader may lack the last records and reuse their "
+                        + "offsets: set it to false")
             }
             if found.isCompacted, matched.contains(where: { $0.name == topic.name }) {
-                lines.append(
-                    "\(name) cleanup.policy=compact, which drops all but the last request of a key: set it to delete, "
-                        + "or exclude the topic from the pattern")
+                warn(
+                    "cleanup.policy=compact, which drops all but the last request of a key: set it to delete, or "
+                        + "exclude the topic from the pattern")
             }
             if topic.path == "requests.topics", let retentionMs = found.retentionMs, retentionMs < Self.outageMs {
-                lines.append(
-                    "\(name) retention.ms=\(retentionMs), so requests are deleted unsent if the worker does not read "
-                        + "them for that long: set it to at least \(Self.outageMs)")
-            }
-            // `retention.bytes` only causes a warning, because it is harmless as long as few records wait.
-            if delay(of: topic.name) != nil, let bytes = found.retentionBytes {
-                lines.append(
-                    "\(name) retention.bytes=\(bytes), which may drop records before they are due when many wait: set it "
-                        + "to -1")
-            }
-            if delay(of: topic.name) != nil, found.hasProducersTime {
-                lines.append(
-                    "\(name) message.timestamp.type=CreateTime, so the worker cannot compare its clock with the brokers' "
-                        + "clocks, and records of a clock that is behind are deleted early: set it to LogAppendTime")
+                warn(
+                    "retention.ms=\(retentionMs), so requests are deleted unsent if the worker does not read them for "
+                        + "that long: set it to at least \(Self.outageMs)")
             }
             if topic.path == "requests.topics", let bytes = found.maxMessageBytes, bytes > Self.fetchedBytes {
-                lines.append(
-                    "\(name) max.message.bytes=\(bytes), but librdkafka fetches at most \(Self.fetchedBytes) bytes at once, "
-                        + "and a larger record stops its partition: set it to at most that")
+                warn(
+                    "max.message.bytes=\(bytes), but librdkafka fetches at most \(Self.fetchedBytes) bytes at once, and "
+                        + "a larger record stops its partition: set it to at most that")
             }
-            if delay(of: topic.name) != nil, let bytes = found.maxMessageBytes, bytes < requestBytes {
-                lines.append(
-                    "\(name) max.message.bytes=\(bytes), so the broker rejects large requests that the worker defers: "
-                        + "set it to \(requestBytes), as for the request topics")
+            guard delay(of: topic.name) != nil else { continue }
+            // `retention.bytes` only causes a warning, because it is harmless as long as few records wait.
+            if let bytes = found.retentionBytes {
+                warn(
+                    "retention.bytes=\(bytes), which may drop records before they are due when many wait: set it to -1")
+            }
+            if found.hasProducersTime {
+                warn(
+                    "message.timestamp.type=CreateTime, so the worker cannot compare its clock with the brokers' clocks, "
+                        + "and records of a clock that is behind are deleted early: set it to LogAppendTime")
+            }
+            if let bytes = found.maxMessageBytes, bytes < requestBytes {
+                warn(
+                    "max.message.bytes=\(bytes), so the broker rejects large requests that the worker defers: set it to "
+                        + "\(requestBytes), as for the request topics")
             }
         }
         return lines
@@ -171,17 +171,16 @@ struct TopicCheck {
         var lines: [String] = []
         for topic in expected {
             guard let found = configurations[topic.name] else { continue }
-            let name = "topic \(topic.name) (\(topic.path)) has"
+            func add(_ text: String) { lines.append("topic \(topic.name) (\(topic.path)) has \(text)") }
             if found.isCompacted, topic.name != configuration.unregistered.topic {
-                lines.append(
-                    "\(name) cleanup.policy=compact, which drops all but the last record of a key: set it to delete")
+                add("cleanup.policy=compact, which drops all but the last record of a key: set it to delete")
             }
             if let delay = delay(of: topic.name), let retentionMs = found.retentionMs,
                 case let leastMs = delay.milliseconds + 86_400_000, retentionMs < leastMs
             {
-                lines.append(
-                    "\(name) retention.ms=\(retentionMs), which may drop records before they are due: set it to at "
-                        + "least \(leastMs)")
+                add(
+                    "retention.ms=\(retentionMs), which may drop records before they are due: set it to at least "
+                        + "\(leastMs)")
             }
         }
         return lines

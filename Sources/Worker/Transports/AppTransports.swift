@@ -68,8 +68,8 @@ final class AppTransports: Transports {
 
     private enum Order: Sendable {
         case command(AppIndex, TransportCommand)
-        case replace(AppIndex, LoadedApp)
-        case add(LoadedApp)
+        /// Connects an app as it was loaded. The first order for an app creates its transport.
+        case connect(AppIndex, LoadedApp)
     }
 
     private let thread: LoopThread
@@ -100,15 +100,13 @@ final class AppTransports: Transports {
             for order in batch {
                 switch order {
                 case .command(let app, let command): transports[app.value].handle(command)
-                case .replace(let app, let loaded): transports[app.value].connect(as: loaded)
-                case .add(let loaded):
-                    let transport = AppTransport(AppIndex(transports.count), shared)
-                    transports.append(transport)
-                    transport.connect(as: loaded)
+                case .connect(let app, let loaded):
+                    if app.value == transports.count { transports.append(AppTransport(app, shared)) }
+                    transports[app.value].connect(as: loaded)
                 }
             }
         }
-        orders.post(contentsOf: apps.map { .add($0) })
+        orders.post(contentsOf: apps.enumerated().map { .connect(AppIndex($0), $1) })
     }
 
     final class Inbox {
@@ -128,15 +126,16 @@ final class AppTransports: Transports {
     /// Starts a transport for an additional app, which gets the next index.
     func add(_ app: LoadedApp) -> AppIndex {
         standings.append(Standing())
-        orders.post(.add(app))
-        return AppIndex(standings.count - 1)
+        let index = AppIndex(standings.count - 1)
+        orders.post(.connect(index, app))
+        return index
     }
 
     /// Opens an app's next connections with another credential, host, CA or protocol. Existing connections finish their
     /// requests. Emits `TransportNote.certificate` for each problem of the app's certificate or of the trusted CAs.
     func replace(_ index: AppIndex, with app: LoadedApp) {
         if app.certificate != nil { standings[index.value].tokenIssuedMs = nil }
-        orders.post(.replace(index, app))
+        orders.post(.connect(index, app))
     }
 
     /// Begins to close a removed app's transport, which first finishes its requests. Clears the app's connection
@@ -235,6 +234,13 @@ extension TransportNote {
     }
 }
 
+/// A transport of either protocol.
+private protocol CommandHandler {
+    func handle(_ command: TransportCommand)
+}
+
+extension PooledTransport: CommandHandler {}
+
 extension AppTransports {
     /// An app's transport. If a reload changes the app's protocol, another transport replaces the current one. The
     /// former transport finishes its requests. Of its events, only completions and notes are forwarded to the core
@@ -249,24 +255,12 @@ extension AppTransports {
             let events: Mailbox<TransportEvent>
         }
 
-        private enum Transport {
-            case http2(APNsTransport)
-            case binary(BinaryTransport)
-
-            func handle(_ command: TransportCommand) {
-                switch self {
-                case .http2(let transport): transport.handle(command)
-                case .binary(let transport): transport.handle(command)
-                }
-            }
-        }
-
         private let index: AppIndex
         private let shared: Shared
         /// The number of the current transport.
         private var number = 0
         /// The current and former transports by their numbers, until they are closed.
-        private var transports: [Int: Transport] = [:]
+        private var transports: [Int: any CommandHandler] = [:]
         /// Whether the app's credential failed to load.
         private var lacksCredential = false
 
@@ -303,11 +297,12 @@ extension AppTransports {
             }
             let former = transports[number]
             switch former {
-            case .http2(let transport) where app.settings.binary == nil:
+            case nil: break
+            case let transport as APNsTransport where app.settings.binary == nil:
                 return transport.replace(configuration: http2(app), token: shared.tokens.token(of: app))
-            case .binary(let transport) where app.settings.binary != nil:
+            case let transport as BinaryTransport where app.settings.binary != nil:
                 return transport.replace(configuration: app.binaryConfiguration(shared.settings.longestWindowNs))
-            case .http2, .binary:
+            default:
                 number += 1
                 // These events replace the former transport's reports. As for a new app, the host counts as reachable
                 // until the first dial fails.
@@ -315,24 +310,21 @@ extension AppTransports {
                     .capacity(app: index, requests: 0), .connections(app: index, ConnectionCounts()),
                     .unanswered(app: index, nil), .reachable(app: index, true),
                 ])
-            case nil: break
             }
             transports[number] = make(app)
             former?.handle(.close)
         }
 
-        private func make(_ app: LoadedApp) -> Transport {
+        private func make(_ app: LoadedApp) -> any CommandHandler {
             let emit: ([TransportEvent]) -> Void = { [weak self, number] in self?.take($0, from: number) }
             guard app.settings.binary == nil else {
-                return .binary(
-                    BinaryTransport(
-                        app: index, configuration: app.binaryConfiguration(shared.settings.longestWindowNs),
-                        loop: shared.loop, dialer: shared.dialer, emit: emit))
+                return BinaryTransport(
+                    app: index, configuration: app.binaryConfiguration(shared.settings.longestWindowNs),
+                    loop: shared.loop, dialer: shared.dialer, emit: emit)
             }
-            return .http2(
-                APNsTransport(
-                    app: index, configuration: http2(app), token: shared.tokens.token(of: app), loop: shared.loop,
-                    dialer: shared.dialer, emit: emit))
+            return APNsTransport(
+                app: index, configuration: http2(app), token: shared.tokens.token(of: app), loop: shared.loop,
+                dialer: shared.dialer, emit: emit)
         }
 
         private func http2(_ app: LoadedApp) -> APNsConfiguration {

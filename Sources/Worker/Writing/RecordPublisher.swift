@@ -80,12 +80,9 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
 
     var refusedCount: Int { targets.reduce(0) { $0 + $1.refusedCount } }
 
-    var tooLarge: [(topic: String, records: Int)] {
-        targets.filter { $0.tooLargeCount > 0 }.map { ($0.name, $0.tooLargeCount) }
-    }
-
-    var rejected: [(topic: String, records: Int)] {
-        targets.filter { $0.rejectedCount > 0 }.map { ($0.name, $0.rejectedCount) }
+    /// Returns the topics' counts, without those that are 0.
+    func counts(_ count: KeyPath<TargetTopic, Int>) -> WorkerSnapshot.TopicCounts {
+        targets.filter { $0[keyPath: count] > 0 }.map { ($0.name, $0[keyPath: count]) }
     }
 
     func problems(nowNs: Int64) -> [Problem] {
@@ -222,21 +219,15 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
     /// Passes delivery reports to the machine, and produces refused records again when due. Call it after every
     /// wake-up, once a second, and at `nextDeadlineNs`.
     func acknowledge(_ machine: inout DeliveryMachine, now: DeliveryTime) {
-        producer.serve(
-            report: { take($0, wasSingle: false, &machine, now) },
-            event: { event in
-                if case .statistics(let text) = event {
-                    brokers.take(text)
-                } else {
-                    health.take(event, of: "producer", logger)
-                }
-            })
-        health.renew(producer, nowNs: now.ns, logger)
+        health.serve(producer, of: "producer", nowNs: now.ns, logger) {
+            take($0, wasSingle: false, &machine, now)
+        } event: {
+            if case .statistics(let text) = $0 { brokers.take(text) }
+        }
         if let single {
-            single.serve(
-                report: { take($0, wasSingle: true, &machine, now) },
-                event: { singleHealth.take($0, of: "producer", logger) })
-            singleHealth.renew(single, nowNs: now.ns, logger)
+            singleHealth.serve(single, of: "producer", nowNs: now.ns, logger) {
+                take($0, wasSingle: true, &machine, now)
+            }
         }
         for index in targets.indices { writeAgain(index, now) }
         notifyOpen(&machine, now)

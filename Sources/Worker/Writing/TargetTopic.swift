@@ -202,22 +202,6 @@ struct TargetTopic {
     }
 }
 
-/// A pause that doubles from one second to 30 seconds.
-struct GrowingPause {
-    private(set) var endNs: Int64 = 0
-    private(set) var lengthNs: Int64 = 0
-
-    static let leastNs: Int64 = 1_000_000_000
-    static let longestNs: Int64 = 30_000_000_000
-
-    var hasBegun: Bool { lengthNs > 0 }
-
-    mutating func begin(_ nowNs: Int64) {
-        lengthNs = min(max(Self.leastNs, 2 * lengthNs), Self.longestNs)
-        endNs = nowNs + lengthNs
-    }
-}
-
 extension ArraySlice<TargetTopic.Refused> {
     /// Inserts a record at its place in the order of production, which is usually the end.
     fileprivate mutating func insert(_ refused: TargetTopic.Refused) {

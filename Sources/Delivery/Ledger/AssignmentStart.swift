@@ -1,5 +1,5 @@
 /// The offset at which to start consuming a newly assigned partition.
-package enum ReadingStart: Equatable, Sendable {
+package enum AssignmentStart: Equatable, Sendable {
     case at(Int64)
     /// The start of the log, because the group has no committed offset.
     case nothingCommitted
