@@ -127,7 +127,7 @@ extension Loop {
     }
 }
 
-@Suite struct FileReadingTests {
+@Suite struct BlockingReadsTests {
     @Test(.timeLimit(.minutes(5)))
     func `A read that hangs blocks no turn, and its result is delivered when it returns`() throws {
         let loop = try Loop()
