@@ -234,13 +234,6 @@ extension TransportNote {
     }
 }
 
-/// A transport of either protocol.
-private protocol CommandHandler {
-    func handle(_ command: TransportCommand)
-}
-
-extension PooledTransport: CommandHandler {}
-
 extension AppTransports {
     /// An app's transport. If a reload changes the app's protocol, another transport replaces the current one. The
     /// former transport finishes its requests. Of its events, only completions and notes are forwarded to the core
@@ -255,12 +248,24 @@ extension AppTransports {
             let events: Mailbox<TransportEvent>
         }
 
+        private enum Transport {
+            case http2(APNsTransport)
+            case binary(BinaryTransport)
+
+            func handle(_ command: TransportCommand) {
+                switch self {
+                case .http2(let transport): transport.handle(command)
+                case .binary(let transport): transport.handle(command)
+                }
+            }
+        }
+
         private let index: AppIndex
         private let shared: Shared
         /// The number of the current transport.
         private var number = 0
         /// The current and former transports by their numbers, until they are closed.
-        private var transports: [Int: any CommandHandler] = [:]
+        private var transports: [Int: Transport] = [:]
         /// Whether the app's credential failed to load.
         private var lacksCredential = false
 
@@ -297,12 +302,11 @@ extension AppTransports {
             }
             let former = transports[number]
             switch former {
-            case nil: break
-            case let transport as APNsTransport where app.settings.binary == nil:
+            case .http2(let transport) where app.settings.binary == nil:
                 return transport.replace(configuration: http2(app), token: shared.tokens.token(of: app))
-            case let transport as BinaryTransport where app.settings.binary != nil:
+            case .binary(let transport) where app.settings.binary != nil:
                 return transport.replace(configuration: app.binaryConfiguration(shared.settings.longestWindowNs))
-            default:
+            case .http2, .binary:
                 number += 1
                 // These events replace the former transport's reports. As for a new app, the host counts as reachable
                 // until the first dial fails.
@@ -310,21 +314,24 @@ extension AppTransports {
                     .capacity(app: index, requests: 0), .connections(app: index, ConnectionCounts()),
                     .unanswered(app: index, nil), .reachable(app: index, true),
                 ])
+            case nil: break
             }
             transports[number] = make(app)
             former?.handle(.close)
         }
 
-        private func make(_ app: LoadedApp) -> any CommandHandler {
+        private func make(_ app: LoadedApp) -> Transport {
             let emit: ([TransportEvent]) -> Void = { [weak self, number] in self?.take($0, from: number) }
             guard app.settings.binary == nil else {
-                return BinaryTransport(
-                    app: index, configuration: app.binaryConfiguration(shared.settings.longestWindowNs),
-                    loop: shared.loop, dialer: shared.dialer, emit: emit)
+                return .binary(
+                    BinaryTransport(
+                        app: index, configuration: app.binaryConfiguration(shared.settings.longestWindowNs),
+                        loop: shared.loop, dialer: shared.dialer, emit: emit))
             }
-            return APNsTransport(
-                app: index, configuration: http2(app), token: shared.tokens.token(of: app), loop: shared.loop,
-                dialer: shared.dialer, emit: emit)
+            return .http2(
+                APNsTransport(
+                    app: index, configuration: http2(app), token: shared.tokens.token(of: app), loop: shared.loop,
+                    dialer: shared.dialer, emit: emit))
         }
 
         private func http2(_ app: LoadedApp) -> APNsConfiguration {
