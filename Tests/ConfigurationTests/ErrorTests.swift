@@ -196,7 +196,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             {bootstrap_servers: a, session_timeout: 10}
                 1:48: kafka.session_timeout: expected a duration (ms, s, m or h) from 1s to 1h, found "10"
             {bootstrap_servers: a, session_timeout: 3s, consumer: {heartbeat.interval.ms: 3000}}
-                1:63: kafka.consumer.heartbeat.interval.ms: heartbeat.interval.ms (3000 ms) must be below session_timeout
+                1:86: kafka.consumer.heartbeat.interval.ms: heartbeat.interval.ms (3000 ms) must be below session_timeout
                 (3s), or the group removes the worker between two heartbeats; under kafka.consumer, set
                 heartbeat.interval.ms to about a third of session_timeout
             {bootstrap_servers: a, librdkafka: {max.poll.interval.ms: 9000000}, consumer: {max.poll.interval.ms: 20000}}
