@@ -74,8 +74,8 @@ package struct BinaryConfiguration: Sendable {
     }
 
     package struct WindowLimits: Sendable, Equatable {
-        /// How long the gateway must stay silent until a notification counts as accepted, from the time when the kernel
-        /// of the gateway's host acknowledged the notification's bytes.
+        /// A notification counts as accepted if the gateway sends nothing for this long after its host has acknowledged
+        /// the notification's bytes (TCP).
         package var durationNs: Int64 = 2_000_000_000
         /// The maximum length of the window, which starts with `durationNs` and is extended if errors arrive after its
         /// end. If it equals `durationNs`, the window is never extended.

@@ -23,10 +23,12 @@ package struct ConfigurationSource: Sendable {
     /// A reread configuration, and the loaded apps by name.
     fileprivate typealias Reread = (LoadedConfiguration, [String: LoadedApp])
 
-    /// Reads the configuration and its apps. Fails if one of the `living` apps, which work now, cannot be used with its
-    /// new settings. Any other app may be loaded with faults.
+    /// Reads the configuration and its apps. Fails if an app that works now cannot be used with its new settings. Any
+    /// other app may be loaded with faults.
     ///
-    /// - Parameter onlyChanged: Whether to load only apps that are new or whose connection settings have changed.
+    /// - Parameters:
+    ///   - living: The apps that work now.
+    ///   - onlyChanged: Whether to load only apps that are new or whose connection settings have changed.
     fileprivate func load(_ living: [AppSettings], onlyChanged: Bool = true) throws(StartFailure) -> Reread {
         let loaded: LoadedConfiguration
         do throws(ConfigurationError) { loaded = try read() } catch { throw StartFailure(error.lines) }
@@ -38,8 +40,8 @@ package struct ConfigurationSource: Sendable {
         return (loaded, Dictionary(apps.map { ($0.settings.name, $0) }, uniquingKeysWith: { $1 }))
     }
 
-    /// Reads everything that a restarted worker would read, and logs in to Kafka. Fails if the login fails, or if one
-    /// of the `living` apps could not be used after a restart.
+    /// Reads everything that a restarted worker would read, and logs in to Kafka. Fails if the login fails, or if an
+    /// app that works now (`living`) could not be used after a restart.
     fileprivate func logIn(_ living: [AppSettings]) throws(StartFailure) {
         let configuration = try load(living, onlyChanged: false).0.configuration
         let cluster = try configuration.cluster()
