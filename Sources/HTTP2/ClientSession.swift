@@ -187,6 +187,20 @@ package final class ClientSession {
         try pump()
     }
 
+    /// Whether a later call of `resetUnended` may have to reset streams.
+    package var hasUnended: Bool { unsafe !state.pointee.unended.isEmpty || !state.pointee.staleUnended.isEmpty }
+
+    /// Resets the streams that the peer answered by their headers before the previous call and has not ended since.
+    /// They count as open.
+    ///
+    /// Call it at intervals of a second, because a peer may end many streams some time after their headers, and it may
+    /// close the connection after a burst of RST_STREAM frames (CVE-2023-44487).
+    package func resetUnended() throws(HTTP2Error) {
+        for stream in unsafe state.pointee.staleUnended { try cancel(stream: stream) }
+        unsafe state.pointee.staleUnended = unsafe state.pointee.unended
+        unsafe state.pointee.unended.removeAll()
+    }
+
     /// Sends a PING. `pong` follows when the peer has answered.
     package func ping() throws(HTTP2Error) {
         _ = unsafe nghttp2_submit_ping(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), nil)
@@ -216,11 +230,11 @@ package final class ClientSession {
             _ = unsafe nghttp2_submit_rst_stream(
                 session, UInt8(NGHTTP2_FLAG_NONE.rawValue), stream, ErrorCode.cancel.rawValue)
         }
-        // Streams that the peer answered without END_STREAM count as open. Most peers end them soon after the headers,
-        // so reset them only when they could be more than half of the allowed streams.
-        if unsafe state.pointee.unended.count > allowedStreams / 2 {
-            for stream in unsafe state.pointee.unended { try cancel(stream: stream) }
-            unsafe state.pointee.unended.removeAll(keepingCapacity: true)
+        // Most peers end a stream soon after the headers, and the list would otherwise keep all streams of a second.
+        if unsafe state.pointee.unended.count > 2 * allowedStreams {
+            unsafe state.pointee.unended.removeAll {
+                unsafe nghttp2_session_get_stream_user_data(session, $0) == nil
+            }
         }
         // If the peer does not read, leave the acknowledgements of its PINGs and SETTINGS in nghttp2's queue. nghttp2
         // ends the session if the queue exceeds 1,000 acknowledgements.
@@ -336,6 +350,8 @@ extension ClientSession {
         var early = EventSink<Int32>()
         /// Streams that were answered by their headers alone. The peer may have ended some of them since.
         var unended: [Int32] = []
+        /// The streams that were in `unended` at the last call of `resetUnended`.
+        var staleUnended: [Int32] = []
         var isReady = false
         var isClosing = false
         var allowedStreams = 0

@@ -32,6 +32,8 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     /// Whether the connection was given up because nothing arrived on any connection of the app. The network is then
     /// the assumed cause.
     private var isSilent = false
+    /// When to reset the streams that were answered and did not end.
+    private var resetNs = Int64.max
     /// Whether the worker closed the connection while no request was open on it.
     private var isExpected = false
 
@@ -39,6 +41,8 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     private static let quarantineLimit = 1 << 20
     /// The interval of checks for progress while the kernel has not accepted all output.
     private static let blockedCheckNs: Int64 = 100_000_000
+    /// The interval of `ClientSession.resetUnended`.
+    private static let resetIntervalNs: Int64 = 1_000_000_000
 
     init(
         _ order: DialOrder, configuration: APNsConfiguration, token: ProviderToken?, transport: APNsTransport
@@ -426,7 +430,8 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
     private var idleNs: Int64 { isQuarantine ? configuration.quarantineIdleNs : configuration.connections.idleNs }
 
     private func setAlarm() {
-        var next = min(keepalive.nextDeadlineNs, retirementNs, window.nextDeadlineNs)
+        if resetNs == .max, session?.hasUnended == true { resetNs = loop.now.monotonicNs + Self.resetIntervalNs }
+        var next = min(keepalive.nextDeadlineNs, retirementNs, window.nextDeadlineNs, resetNs)
         if phase == .ready && window.isEmpty { next = min(next, lastUsedNs + idleNs) }
         if let channel, channel.writtenBytes < channel.sentBytes {
             next = min(next, loop.now.monotonicNs + Self.blockedCheckNs)
@@ -453,6 +458,10 @@ package final class HTTP2Connection: PooledConnection, ByteChannelDelegate {
                     if keepalive.receivedNs > sinceNs { return giveUp("\(reason), although the peer answers PINGs") }
                     return giveUpSilent(reason, sinceNs: sinceNs, answers: true)
                 }
+            }
+            if nowNs >= resetNs {
+                resetNs = .max
+                try session.resetUnended()
             }
             switch keepalive.check(nowNs: nowNs) {
             case .nothing: break
