@@ -91,7 +91,7 @@ let package = Package(
         + module(
             "APNsSimulator", ["PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON", "HTTPServer", "Bytes"],
             tests: ["TestSupport"])
-        + module("Observability", ["CLinux"], settings: wrapper)
+        + module("Observability", ["CLinux"], settings: wrapper, tests: ["TestSupport"])
         + module("Replay", ["Kafka", "PushRecords", "EventLoop", "Bytes"], tests: ["TestSupport"])
         + module(
             "Configuration", ["YAML", "PushRecords", "Observability", "CLinux"], settings: wrapper,

@@ -48,7 +48,7 @@ struct TokenCommand {
             let token = try run()
             let endMs = (Int64(time(nil)) + token.lifetime) * 1_000
             let code = unsafe rd_kafka_oauthbearer_set_token(
-                // librdkafka's reason may quote the token, so it gets no buffer.
+                // Pass no buffer for librdkafka's reason, because the reason may quote the token.
                 client, token.value, endMs, rd_kafka_name(client), nil, 0, nil, 0)
             guard code == RD_KAFKA_RESP_ERR_NO_ERROR else {
                 throw CommandFailure("printed a token that librdkafka rejects")

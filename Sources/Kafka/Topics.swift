@@ -63,7 +63,9 @@ package struct TopicConfiguration: Hashable, Sendable {
     /// - Throws: If no broker answers, the reason that librdkafka last reported, such as a refused password.
     package func all(timeoutMs: Int32) throws(KafkaError) -> [String: TopicDescription] {
         do throws(KafkaError) {
-            return try client.describeTopics(onlyKnown: false, timeoutMs: timeoutMs)
+            let topics = try client.describeTopics(onlyKnown: false, timeoutMs: timeoutMs)
+            lastError = nil
+            return topics
         } catch {
             for case .error(let cause) in client.clientEvents() { lastError = cause }
             throw lastError ?? error

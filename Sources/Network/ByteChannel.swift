@@ -70,7 +70,7 @@ extension Dialer: ChannelDialer {
 }
 
 package struct ChannelOptions: Sendable {
-    /// The maximum size of queued output in bytes: plaintext, and ciphertext not yet written. At least 32 KiB.
+    /// The maximum number of ciphertext bytes that the kernel has not accepted yet. At least 32 KiB.
     package var outputLimit = 256 * 1024
     /// The timeout for connecting, including name resolution, all addresses and the proxy.
     package var dialTimeoutNs: Int64 = 10_000_000_000

@@ -142,18 +142,14 @@ final class MemoryChannel: ServerChannel, TurnEnder {
     func flush() {
         let count = min(unwritten.count, kernelRoom)
         guard count > 0, let other else { return }
-        other.arrived(unwritten[..<count])
+        other.unread += unwritten[..<count]
+        other.deliverSoon()
         unwritten.removeFirst(count)
         writtenBytes += Int64(count)
         if kernelRoom != .max { kernelRoom -= count }
     }
 
     // MARK: Receiving
-
-    private func arrived(_ bytes: ArraySlice<UInt8>) {
-        unread += bytes
-        deliverSoon()
-    }
 
     private func peerEnded(_ end: ChannelEnd) {
         guard unreadEnd == nil else { return }

@@ -6,9 +6,6 @@ import Testing
 
 /// Tests of the quarantine connection for suspects.
 @Suite(.serialized) struct QuarantineTests {
-    /// Whether the request is a suspect's, according to its number.
-    private func isSuspect(_ request: Arrived) -> Bool { UInt32(request.token, radix: 16)! >= 10_000 }
-
     @Test func `The quarantine connection takes one suspect, then twice as many after each answer`() throws {
         let world = try World.connected { world in
             world.server.hold()
@@ -27,7 +24,8 @@ import Testing
         world.send(0..<UInt32(world.capacity))
         world.run("other requests") { world.server.peers[0].arrived.count == world.capacity }
         #expect(world.server.peers.count == 2)
-        #expect(world.server.peers[1].arrived.allSatisfy(isSuspect))
+        // The numbers of suspects are 10,000 and above.
+        #expect(world.server.peers[1].arrived.allSatisfy { UInt32($0.token, radix: 16)! >= 10_000 })
         world.run("all suspects") {
             world.server.release()
             return world.completions.count == 20 + world.capacity

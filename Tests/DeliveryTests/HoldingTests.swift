@@ -7,7 +7,7 @@ struct HoldingTests {
     @Test func `A deferral's duration restarts after a pause or its end, and its reports are limited in rate`() {
         var holding = DeferredCounts()
         func note(_ now: Int64, _ pause: Int64?) -> String {
-            let second = CircuitBreakers.eventPauseNs / 10
+            let second = CommitBackoff.eventPauseNs / 10
             let noted = holding.note(now * second, pauseNs: pause.map { $0 * second }, roundNs: 10)
             return "\(noted.forNs / second) \(noted.isNews)"
         }

@@ -1,6 +1,7 @@
 import Glibc
 import Observability
 import Synchronization
+import TestSupport
 import Testing
 
 /// A clock that moves only when a test advances it.

@@ -1,5 +1,6 @@
 import Observability
 import PushRecords
+import TestSupport
 import Testing
 
 @testable import Delivery

@@ -1,5 +1,6 @@
 import Delivery
 import Observability
+import TestSupport
 import Testing
 
 @testable import Worker

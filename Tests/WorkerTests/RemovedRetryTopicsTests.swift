@@ -50,7 +50,7 @@ import Testing
         func look() {
             told.existing = nil
             while told.existing == nil {
-                if !removed.isAsking { removed.search() }
+                if !removed.reads.isBusy { removed.search() }
                 loop.runOnce(timeoutNs: 50_000_000)
             }
         }

@@ -4,7 +4,7 @@ internal import PushTransport
 ///
 /// At most one dial is under way. After a failure the next dial is delayed (`BackOff`). Each connection has a unique
 /// serial number. With a minimum of 0 an unused pool sleeps until a connection is wanted. After a failure and
-/// after `mustProve` the pool dials until the host has answered on one connection, which shows that the host works.
+/// after the event `mustProve` the pool dials until the host has answered on one connection, which shows that the host works.
 ///
 /// Suspects share a quarantine connection, which has its own plan. That plan dials only when a suspect waits, and each
 /// event `wanted` dials one connection.
@@ -171,7 +171,8 @@ struct PoolPlan {
     private func index(_ id: ConnectionID) -> Int? { connections.firstIndex { $0.id == id } }
 
     private mutating func dialIfWanted() -> [Action] {
-        // A pool that must prove its gateway does not sleep: it may accept no requests, so none would wake it.
+        // Until the gateway has answered a fence, the pool may accept no request that would wake it, so it does not
+        // sleep.
         let wanted = mustProve ? 1 : wanted
         guard !isClosing, waiting != .toConnect, live < wanted, connections.allSatisfy({ $0.phase != .dialing }) else {
             return []

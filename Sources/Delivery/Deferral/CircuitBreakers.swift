@@ -2,13 +2,11 @@ import PushRecords
 
 /// Decides whether a notification may be sent now. While an app is paused or removed, none of its notifications may be
 /// sent. While the circuit breaker of its host, its credential or a topic is open, only the circuit's probes may be
-/// sent. This type also measures how long each app's notifications have been deferred for each reason.
+/// sent.
 ///
 /// Circuits open and close during calls of these methods. Check `mustCheck` afterwards: if it is true, waiting
 /// notifications may have to be deferred.
 struct CircuitBreakers: ~Copyable {
-    /// The minimum time between two log events about deferrals of the same app for the same reason.
-    static let eventPauseNs: Int64 = 10_000_000_000
     /// How long an app may be without a usable connection before the circuit of its host opens.
     static let cutOffNs: Int64 = 5_000_000_000
 

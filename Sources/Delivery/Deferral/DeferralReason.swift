@@ -62,7 +62,7 @@ struct DeferredCounts {
         firstNs = first
         lastNs = nowNs
         let isNews = nowNs >= nextEventNs
-        if isNews { nextEventNs = nowNs + CircuitBreakers.eventPauseNs }
+        if isNews { nextEventNs = nowNs + CommitBackoff.eventPauseNs }
         return (nowNs - first, isNews, countInRound)
     }
 }

@@ -99,7 +99,8 @@ package final class ConfigurationCheck {
                 _ = try Consumer(configuration.consumer(role, of: cluster))
             }
             for sendsSingly in [false, true] {
-                _ = try Producer(ProducerSettings(cluster: cluster.withStatistics, sendsSingly: sendsSingly))
+                _ = try Producer(
+                    ProducerSettings(cluster: configuration.ofWorker(cluster), sendsSingly: sendsSingly))
             }
         } catch {
             throw StartFailure(of: error, configuration)
@@ -191,17 +192,17 @@ package final class ConfigurationCheck {
             return (answer.address, ", \(answer.tlsVersion), binary protocol")
         }
         guard isReached, probesCredentials else { return }
-        let isFine = status == 8 || status == nil && !binary.answersFence
+        let isExpected = status == 8 || status == nil && !binary.answersFence
         let text =
             switch status {
             case 8: "status 8: the gateway rejected a token of zeros, as it should"
-            case nil where isFine: "no answer within 5 s to a token of zeros, as expected with binary.fence: false"
+            case nil where isExpected: "no answer within 5 s to a token of zeros, as expected with binary.fence: false"
             case nil:
                 "no answer within 5 s to a token of zeros: the gateway reads nothing, or it accepts this token and needs "
                     + "binary.fence: false"
             case let other?: "status \(other) for a token of zeros instead of 8: check binary.format and the host"
             }
-        report(isFine ? .fine : .notFine, "\(name): the probe: \(text)")
+        report(isExpected ? .fine : .notFine, "\(name): the probe: \(text)")
     }
 
     /// Connects to the feedback service without TLS, because the service sends its tokens to any client that completes
@@ -223,7 +224,7 @@ package final class ConfigurationCheck {
     /// answer that applies to all bundle ids.
     private func probe(_ app: LoadedApp) {
         let settings = app.settings
-        var isFine = true
+        var isAccepted = true
         var tried = 0
         CredentialProbe.run(
             app.transportConfiguration(10_000_000_000), token: ProviderTokens().token(of: app),
@@ -232,19 +233,19 @@ package final class ConfigurationCheck {
             tried += 1
             switch result {
             case .success(let answer):
-                if !report(answer, to: settings, topic) { isFine = false }
+                if !report(answer, to: settings, topic) { isAccepted = false }
                 return !answer.isAboutAllTopics
             case .failure(let end):
-                isFine = report(.notFine, "app \(settings.name): the probe: \(end)")
+                isAccepted = report(.notFine, "app \(settings.name): the probe: \(end)")
                 return false
             }
         }
         let left = settings.bundleIDs.count - tried
         if left > 0 {
             report(
-                isFine ? .warning : .notFine,
+                isAccepted ? .warning : .notFine,
                 "app \(settings.name): \(left) of its bundle ids were not probed"
-                    + (isFine ? " (the limit is \(Self.probeLimit))" : ""))
+                    + (isAccepted ? " (the limit is \(Self.probeLimit))" : ""))
         }
     }
 

@@ -312,7 +312,7 @@ package final class PushWorker: @unchecked Sendable {
     private func dismantle(_ server: PageServer?) {
         let hadStarted = parts != nil
         // Threads that read files or query brokers use OpenSSL, whose state the process's destructors would free.
-        let isBusy = files.isReading || parts?.removedRetryTopics.isAsking == true
+        let isBusy = files.isReading || parts?.removedRetryTopics.reads.isBusy == true
         server?.stop()
         feedback?.stop()
         parts?.transports.stop()

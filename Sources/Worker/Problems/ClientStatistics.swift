@@ -104,6 +104,7 @@ extension ClientStatistics.Broker {
             default: _ = reader.skip()
             }
         }
+        // The average of a window without responses is 0.
         if roundTripUs == 0 { roundTripUs = nil }
         isCoordinator = source == "logical"
         if source == "internal" { return nil }

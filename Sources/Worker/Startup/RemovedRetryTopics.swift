@@ -26,7 +26,7 @@ final class RemovedRetryTopics {
     private let onTopics: (Set<String>) -> Void
     /// The removed retry topics that the worker reads, in the order in which they were found.
     private(set) var topics: [String] = []
-    private let reads: BlockingReads
+    let reads: BlockingReads
     private lazy var next = Alarm(loop: loop) { [weak self] in self?.search() }
 
     init(
@@ -41,8 +41,6 @@ final class RemovedRetryTopics {
         self.onChange = onChange
         self.onTopics = onTopics
     }
-
-    var isAsking: Bool { reads.isBusy }
 
     /// Begins a query of the brokers. If a query is running or no thread can be started, tries again a second later.
     func search() {

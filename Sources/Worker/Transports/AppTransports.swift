@@ -68,7 +68,7 @@ final class AppTransports: Transports {
 
     private enum Order: Sendable {
         case command(AppIndex, TransportCommand)
-        /// Connects an app as it was loaded. The first order for an app creates its transport.
+        /// Connects an app with its loaded settings and credential. The first order for an app creates its transport.
         case connect(AppIndex, LoadedApp)
     }
 
@@ -340,19 +340,19 @@ extension AppTransports {
             return configuration
         }
 
-        private func take(_ said: [TransportEvent], from source: Int) {
-            var told: [TransportEvent] = []
-            for event in said {
+        private func take(_ events: [TransportEvent], from source: Int) {
+            var forwarded: [TransportEvent] = []
+            for event in events {
                 switch event {
-                case .completions, .note: told.append(event)
+                case .completions, .note: forwarded.append(event)
                 case .capacity, .reachable, .credentialRefused, .unanswered, .connections:
-                    if source == number { told.append(event) }
+                    if source == number { forwarded.append(event) }
                 case .closed:
                     transports[source] = nil
-                    if transports.isEmpty { told.append(event) }
+                    if transports.isEmpty { forwarded.append(event) }
                 }
             }
-            shared.events.post(contentsOf: told)
+            shared.events.post(contentsOf: forwarded)
         }
     }
 }

@@ -1,5 +1,5 @@
-import Configuration
 import Bytes
+import Configuration
 import JSON
 import Kafka
 import Observability

@@ -73,7 +73,8 @@ int crash_page_adopt(int descriptor);
 /// Requests that the next worker runs without a supervisor. Call it before this process exits.
 void crash_run_alone(void);
 
-/// Returns whether a worker has crashed since the last call. The worker's next start may be one that it requested.
+/// Returns whether a worker has crashed since the last call, so that a start that a worker requested does not report an
+/// earlier crash again.
 int crash_is_new(void);
 
 /// Returns how many workers of this supervisor have crashed, or 0 without a supervisor.

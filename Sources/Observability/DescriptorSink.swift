@@ -70,20 +70,3 @@ package final class DescriptorSink: Sendable {
 
     static var monotonicNs: Int64 { nanoseconds(CLOCK_MONOTONIC) }
 }
-
-package final class MemorySink: Sendable {
-    private let bytes = Mutex<[UInt8]>([])
-
-    package init() {}
-
-    package func write(_ lines: [UInt8]) -> Bool {
-        bytes.withLock { $0.append(contentsOf: lines) }
-        return true
-    }
-
-    package var lines: [String] {
-        bytes.withLock { bytes in
-            bytes.split(separator: UInt8(ascii: "\n")).map { String(decoding: $0, as: UTF8.self) }
-        }
-    }
-}
