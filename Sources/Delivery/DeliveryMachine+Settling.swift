@@ -250,6 +250,7 @@ extension DeliveryMachine {
         free(slot)
         guard let partition = ledger.find(store[record].partition) else { return }
         ledger[partition].isDirty = true
+        ledger.commits[ledger[partition].flight].settled += 1
         ledger[partition].finish(record, in: &store)
     }
 

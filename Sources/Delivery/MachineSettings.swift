@@ -76,9 +76,8 @@ package struct MachineSettings: Sendable {
     ///
     /// The number is only large enough to keep the connections busy, because records wait in Kafka without cost. For
     /// each stream, one notification is in flight, one follows, and one waits for Kafka's acknowledgement. The last two
-    /// add at most 4,000 to the limit, because they only bridge the milliseconds until the next turn or
-    /// acknowledgement. In a test with eight connections of 1,000 streams, a higher limit lowered the rate and used
-    /// more memory.
+    /// add at most 4,000 to the limit, because they only bridge the time until the next turn or acknowledgement. In a
+    /// test with eight connections of 1,000 streams, a higher limit lowered the rate and used more memory.
     package func mostOpen(streams: Int) -> Int {
         min(maxOpen, Self.openAtLeast + streams + min(2 * streams, Self.openBesideStreams))
     }

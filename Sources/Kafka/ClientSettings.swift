@@ -5,6 +5,9 @@ package struct ClusterSettings: Sendable, Equatable {
     package var properties: KafkaProperties
     /// The interval in milliseconds at which a client reports statistics (`ClientEvent.statistics`), or 0 for never.
     package var statisticsIntervalMs = 0
+    /// Whether brokers collect requests before they answer a fetch, and producers wait longer for a full batch
+    /// (`delivery.latency: balanced`).
+    package var waitsForMore = false
 
     package init(
         bootstrapServers: String, clientID: String = "apns-worker", properties: KafkaProperties = .none
@@ -86,6 +89,13 @@ package struct ConsumerSettings: Sendable, Equatable {
             "fetch.max.bytes": "1048576", "max.partition.fetch.bytes": "\(fetchBytes)",
         ])
         ours.append(ClusterSettings.patience)
+        if role == .requests {
+            // The time after which a broker answers a fetch without data. While the queue of a full partition is full,
+            // librdkafka fetches from the other partitions, and cannot fetch from the full one until the broker
+            // answers. With the default of 500 ms, a backlog in one partition was read at 7,600 records a second.
+            ours.append(KafkaProperty("fetch.wait.max.ms", "40"))
+            if cluster.waitsForMore { ours.append(KafkaProperty("fetch.min.bytes", "16384")) }
+        }
         if KafkaLibrary.hasFetchQueueBackOff { ours.append(KafkaProperty("fetch.queue.backoff.ms", "20")) }
         var fixed = KafkaProperty.list([
             "group.id": memberGroupID, "session.timeout.ms": "\(sessionTimeoutMs)",
@@ -125,7 +135,7 @@ package struct ProducerSettings: Sendable, Equatable {
 
     package var all: [KafkaProperty] {
         let ours = KafkaProperty.list([
-            "linger.ms": "10", "compression.type": "lz4",
+            "linger.ms": cluster.waitsForMore ? "50" : "10", "compression.type": "lz4",
             // The partitioner of the Java client. librdkafka's default, CRC-32, used 4 % of the core thread's CPU time.
             "partitioner": "murmur2_random",
             "queue.buffering.max.messages": "1000000",

@@ -53,8 +53,10 @@ private func kafkaFloor(_ words: [String]) throws -> Int64 {
         throw BenchFailure("kafka-floor takes five arguments")
     }
     // Use the worker's properties, so that linger time and compression are those of the worker.
+    var cluster = ClusterSettings(bootstrapServers: words[0])
+    cluster.waitsForMore = true
     let properties =
-        ProducerSettings(cluster: ClusterSettings(bootstrapServers: words[0])).all
+        ProducerSettings(cluster: cluster).all
         .filter { $0.name != "log.queue" }.flatMap { [$0.name, $0.value] } + ["log_level", "0"]
     var texts = properties.map { UnsafePointer(strdup($0)) }
     return kafka_floor(words[0], words[1], words[2], partitions, count, &texts, Int32(texts.count))

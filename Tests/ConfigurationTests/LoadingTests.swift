@@ -59,6 +59,7 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
               max_ahead: 30m
               max_open: 100
               max_open_bytes: 1GiB
+              latency: low
               commit_interval: 1s
               verdicts: {Shutdown: resend, BadDeviceToken: unregister, TooMuchOfAll: credential_fault}
               verdicts_unsafe: {ExpiredToken: retry}
@@ -111,12 +112,11 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
         #expect(c.retry.tiers.map(\.delay) == [.seconds(1), .seconds(5_400), .seconds(7_200)])
         #expect(c.retry.maxAttempts == 9)
         #expect(c.delivery.start == .latest && c.delivery.ordering == .none && c.delivery.apnsID == .apple)
-        #expect(c.delivery.responseTimeout == .milliseconds(1_500))
         #expect(c.delivery.responseTimeout.nanoseconds == 1_500_000_000)
         #expect(c.delivery.inDoubt == .abandon && c.delivery.resendMax == 2)
         #expect(c.delivery.maxAge == nil && c.delivery.maxAhead == .seconds(1_800))
         #expect(c.delivery.maxOpen == 100 && c.delivery.maxOpenBytes == 1 << 30)
-        #expect(c.delivery.commitInterval == .seconds(1))
+        #expect(c.delivery.latency == .low && c.delivery.commitInterval == .seconds(1))
         #expect(
             c.delivery.verdicts == [
                 Reason(rawValue: "Shutdown"): .resend, Reason(rawValue: "BadDeviceToken"): .unregister,
@@ -148,7 +148,7 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
         #expect(c.log.levels == LevelTable(.warning, parts: [.kafka: .debug]))
         #expect(
             it.warnings == [
-                "/etc/w/w.yaml:49:36: apps[1].tls.verify: while it is false, any server that answers for 127.0.0.1 can receive this app's notifications"
+                "/etc/w/w.yaml:50:36: apps[1].tls.verify: while it is false, any server that answers for 127.0.0.1 can receive this app's notifications"
             ])
     }
 

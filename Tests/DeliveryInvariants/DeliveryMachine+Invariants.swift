@@ -10,7 +10,9 @@ extension DeliveryMachine {
         checkRecords(&census)
         checkDeviceQueues(&census)
         for partition in ledger.slots { check(partition, &census) }
-        checkLedger(&census)
+        for partition in ledger.slots where ledger[partition].phase != .suspended {
+            census.groups[ledger[partition].group].partitions += 1
+        }
         checkRoom(&census)
         checkDispatch(&census)
         checkSettlement(&census)
@@ -129,12 +131,6 @@ extension DeliveryMachine {
             next = store[next].nextAdmitting
         }
         census.expect(ledger[partition].lastAdmitting == last, "the list of admitting records ends with its last one")
-    }
-
-    private func checkLedger(_ census: inout Census) {
-        for partition in ledger.slots where ledger[partition].phase != .suspended {
-            census.groups[ledger[partition].group].partitions += 1
-        }
     }
 
     // MARK: Room

@@ -27,6 +27,19 @@ struct CommitGroupTests {
         expect(rig.machine.status(of: retries)?.committed, is: 1)
     }
 
+    @Test(arguments: [(1, 200), (199, 200), (200, 20)] as [(Int64, Int64)])
+    func `Many settled notifications shorten the commit interval`(_ settled: Int64, _ intervalMs: Int64) {
+        let (rig, partition) = Rig.ready {
+            $0.commitIntervalNs = 200_000_000
+            $0.horizonMargin = 10_000
+        }
+        rig.fill(partition, upTo: settled)
+        _ = rig.answerAll()
+        expect(rig.machine.nextDeadlineNs, is: rig.now.ns + intervalMs * 1_000_000)
+        #expect(rig.wait(ms: intervalMs - 1).takeCommit() == [])
+        #expect(rig.wait(ms: 1).takeCommit().map(\.offset) == [settled])
+    }
+
     @Test(arguments: [(5, 15), (15, 15), (40, 40), (400, 400), (5_000, 1_000)] as [(Int64, Int64)])
     func `Slow commit replies widen the commit interval, up to a second`(_ replyMs: Int64, _ pauseMs: Int64) {
         let (rig, requests, _) = Self.both()

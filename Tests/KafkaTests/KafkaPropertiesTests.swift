@@ -123,7 +123,12 @@ struct KafkaPropertiesTests {
     }
 
     @Test func `Without user properties, the consumer and the producer get the worker's settings`() {
-        let cluster = ClusterSettings(bootstrapServers: "h:1")
+        var cluster = ClusterSettings(bootstrapServers: "h:1")
+        cluster.waitsForMore = true
+        let requests = ConsumerSettings(cluster: cluster, role: .requests, groupID: "worker").all
+        for (name, value) in [("fetch.wait.max.ms", "40"), ("fetch.min.bytes", "16384")] {
+            #expect(requests.last { $0.name == name }?.value == value)
+        }
         let consumer = ConsumerSettings(
             cluster: cluster, role: .retries, groupID: "worker", groupInstanceID: "w-1", sessionTimeoutMs: 6000,
             assignment: .cooperative)
@@ -136,10 +141,11 @@ struct KafkaPropertiesTests {
             "socket.timeout.ms": "10000",
         ]
         for (name, value) in expected { #expect(consumer.all.last { $0.name == name }?.value == value, "\(name)") }
+        #expect(!consumer.all.contains { $0.name.starts(with: "fetch.wait") }, "Only readers of requests wait for more")
         let producer = ProducerSettings(cluster: cluster).all
         for (name, value) in [
             "acks": "all", "enable.idempotence": "true", "message.timeout.ms": "0", "message.max.bytes": "10000000",
-            "compression.type": "lz4", "partitioner": "murmur2_random", "socket.timeout.ms": "10000",
+            "compression.type": "lz4", "linger.ms": "50", "partitioner": "murmur2_random", "socket.timeout.ms": "10000",
         ] { #expect(producer.last { $0.name == name }?.value == value, "\(name)") }
     }
 }

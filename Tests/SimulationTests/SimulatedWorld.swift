@@ -125,6 +125,7 @@ final class SimulatedWorld {
         settings.horizonMargin = random.chance(50) ? 10 : 500
         settings.publishesOnlyFailures = random.chance(20)
         settings.hashSeed = random.next()
+        if seed.isMultiple(of: 2) { settings.commitIntervalNs = 200_000_000 }
         settings.suspendedLimitNs = .random(in: 10...60, using: &random) * 1_000_000_000
         if random.chance(15) { settings.maxOpenBytes = .random(in: 8_192...65_536, using: &random) }
         if random.chance(30) { settings.maxAgeMs = Self.shortestAgeMs }

@@ -3,8 +3,8 @@ internal import PushTransport
 /// Decides when to dial a connection and when to retire one. The transport performs the actions.
 ///
 /// At most one dial is under way. After a failure the next dial is delayed (`BackOff`). Each connection has a unique
-/// serial number. With a minimum of 0 an unused pool sleeps until a connection is wanted. After a failure and
-/// after the event `mustProve` the pool dials until the host has answered on one connection, which shows that the host works.
+/// serial number. With a minimum of 0 an unused pool sleeps until a connection is wanted. After a failure and after the
+/// event `mustProve` the pool dials until the host has answered on one connection, which shows that the host works.
 ///
 /// Suspects share a quarantine connection, which has its own plan. That plan dials only when a suspect waits, and each
 /// event `wanted` dials one connection.

@@ -17,6 +17,10 @@ package struct DeliverySettings: Hashable, Sendable {
     /// does not start.
     package enum Start: String, CaseIterable, Sendable { case earliest, latest, fail }
 
+    /// `balanced` collects requests and results for some milliseconds, which needs less CPU at most rates. `low` sends
+    /// each notification as soon as its request arrives.
+    package enum Latency: String, CaseIterable, Sendable { case balanced, low }
+
     package enum InDoubt: String, CaseIterable, Sendable { case resend, abandon }
 
     /// The consequence of an answer from APNs, as named in `verdicts`.
@@ -43,7 +47,8 @@ package struct DeliverySettings: Hashable, Sendable {
     /// The maximum number of notifications in memory.
     package var maxOpen = 20_000
     package var maxOpenBytes = 16 << 20
-    package var commitInterval = Duration.milliseconds(20)
+    package var latency = Latency.balanced
+    package var commitInterval = Duration.milliseconds(200)
     /// The verdicts by reason that override the worker's defaults, from `verdicts` and `verdicts_unsafe`.
     package var verdicts: [Reason: Verdict] = [:]
 }
@@ -64,6 +69,8 @@ extension DeliverySettings {
         section.read("max_ahead", into: &maxAhead) { $0.duration(.seconds(1)...(.seconds(365 * 86_400))) }
         section.read("max_open", into: &maxOpen) { $0.integer(1...1_000_000) }
         section.read("max_open_bytes", into: &maxOpenBytes) { $0.size(64 << 10...64 << 30) }
+        section.read("latency", into: &latency) { $0.choice() }
+        if latency == .low { commitInterval = .milliseconds(20) }
         section.read("commit_interval", into: &commitInterval) { $0.duration(.milliseconds(1)...(.seconds(60))) }
         section.read("verdicts", into: &verdicts) { Self.verdicts(reading: $0, mayRepeatFinal: false) }
         var unsafeVerdicts: [Reason: Verdict] = [:]

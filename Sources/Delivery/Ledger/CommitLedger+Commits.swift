@@ -12,7 +12,7 @@ extension CommitLedger {
         let ready = slots.filter {
             self[$0].flight == flight && nowNs >= self[$0].commits.untilNs && self[$0].wantsCommit
         }
-        let due = ready.filter { nowNs >= commits[flight].nextNs || self[$0].isUrgent }
+        let due = ready.filter { nowNs >= dueNs($0) }
         let isDue = due.contains { !self[$0].commits.isAlone }
         // Separate commits of one partition alternate with shared commits of all other partitions.
         let alone = isDue && commits[flight].isAlone ? nil : due.first { self[$0].commits.isAlone }
@@ -22,7 +22,11 @@ extension CommitLedger {
         commits[flight].sentNs = nowNs
         commits[flight].isAlone = alone != nil
         // A separate commit of one partition does not delay the next commit.
-        if alone == nil { commits[flight].nextNs = nowNs + settings.commitIntervalNs }
+        if alone == nil {
+            commits[flight].nextNs = nowNs + min(settings.commitIntervalNs, Self.busyIntervalNs)
+            commits[flight].calmNs = nowNs + settings.commitIntervalNs
+            commits[flight].settled = 0
+        }
         for partition in ready where alone == nil ? !self[partition].commits.isAlone : partition == alone {
             commits[flight].entries.append(
                 address(of: partition).pointee.makeCommit(
@@ -30,6 +34,13 @@ extension CommitLedger {
         }
         journal.counters.commits &+= 1
         return commits[flight].entries
+    }
+
+    /// Returns when the next commit of the partition may be sent, or 0 if it is urgent.
+    func dueNs(_ partition: PartitionSlot) -> Int64 {
+        if self[partition].isUrgent { return 0 }
+        let commit = commits[self[partition].flight]
+        return commit.settled >= Self.busySettled ? commit.nextNs : max(commit.nextNs, commit.calmNs)
     }
 
     /// Handles the reply to this group's commit. After a shared commit, the next commit that is not urgent waits for as
@@ -65,8 +76,7 @@ extension CommitLedger {
                 commits[flight].provenNs = commits[flight].sentNs
                 if self[partition].acknowledge(pending, journal: &journal) { acknowledged.append(partition) }
             case .metadataTooLarge:
-                self[partition].isDirty = true
-                commits[flight].nextNs = journal.now.ns
+                self[partition].commits.isAskedAgain = true
                 guard entry.metadata.count * 2 > longest else { continue }
                 journal.events.append(.metadataRefused(entry.partition, characters: entry.metadata.count))
                 self[partition].halveMetadata(of: entry, journal: &journal)

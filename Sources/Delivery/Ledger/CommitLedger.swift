@@ -6,6 +6,8 @@ import PushRecords
 struct CommitLedger: ~Copyable {
     /// The maximum time by which a slow reply to a commit delays the group's next commit.
     static let widestPauseNs: Int64 = 1_000_000_000
+    /// The maximum interval of commits after this number of settled notifications.
+    static let (busyIntervalNs, busySettled): (Int64, Int) = (20_000_000, 200)
     /// The minimum time between two deferrals of a partition's oldest notifications because its commit map is nearly
     /// full.
     static let shorteningPauseNs: Int64 = 100_000_000
@@ -180,8 +182,7 @@ struct CommitLedger: ~Copyable {
         var next: Int64?
         for partition in slots {
             if self[partition].wantsCommit, !commits[self[partition].flight].isInFlight {
-                let nextNs = self[partition].isUrgent ? 0 : commits[self[partition].flight].nextNs
-                next = min(next ?? .max, max(nextNs, self[partition].commits.untilNs))
+                next = min(next ?? .max, max(dueNs(partition), self[partition].commits.untilNs))
             } else if self[partition].phase == .suspended {
                 next = min(next ?? .max, self[partition].releaseNs)
             }

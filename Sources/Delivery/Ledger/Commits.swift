@@ -4,8 +4,12 @@ struct InFlightCommit {
     var entries: [PartitionCommit] = []
     var isInFlight = false
     var sentNs: Int64 = 0
-    /// The time before which only urgent commits are sent.
+    /// The time before which only urgent commits are sent, and the time until which the next commit waits if few
+    /// notifications were settled.
     var nextNs: Int64 = 0
+    var calmNs: Int64 = 0
+    /// The number of notifications settled since the latest shared commit was sent. A crash repeats them.
+    var settled = 0
     /// When the last acknowledged commit was sent. This worker was a member of its group at that time. `nil` if no
     /// commit was acknowledged.
     var provenNs: Int64?
@@ -42,7 +46,7 @@ struct CommitBackoff {
     static let groupPauseNs: Int64 = 1_000_000_000
     /// The maximum pause while the partition is given up, because the drain has a time limit.
     static let leavingPauseNs: Int64 = 1_000_000_000
-    /// The minimum time between two log events about refused commits of the partition.
+    /// The minimum time between two log events about refused commits of a partition, or about deferrals of an app.
     static let eventPauseNs: Int64 = 10_000_000_000
     /// The number of consecutive refused commits at which an event is logged. A rebalance usually causes one refusal.
     static let refusalsToReport = 2

@@ -48,19 +48,19 @@ extension WorkerConfiguration {
         _ role: ConsumerSettings.Role, of cluster: ClusterSettings, partitions: Int = 8
     ) -> ConsumerSettings {
         var settings = ConsumerSettings(
-            cluster: cluster.withStatistics, role: role, groupID: kafka.groupID, groupInstanceID: kafka.groupInstanceID,
+            cluster: ofWorker(cluster), role: role, groupID: kafka.groupID, groupInstanceID: kafka.groupInstanceID,
             sessionTimeoutMs: Int(kafka.sessionTimeout.milliseconds),
             assignment: kafka.assignment == .eager ? .eager : .cooperative, partitions: partitions)
         settings.ignoredTopics = RequestTopic.internalTopics
         return settings
     }
-}
 
-extension ClusterSettings {
-    /// The same cluster settings with statistics enabled, for clients whose statistics feed `BrokerHealth`.
-    var withStatistics: ClusterSettings {
-        var settings = self
+    /// Returns the cluster settings for the clients that process notifications: with statistics, which feed
+    /// `BrokerHealth`, and with the waits of `delivery.latency`.
+    func ofWorker(_ cluster: ClusterSettings) -> ClusterSettings {
+        var settings = cluster
         settings.statisticsIntervalMs = ClientStatistics.intervalMs
+        settings.waitsForMore = delivery.latency == .balanced
         return settings
     }
 }

@@ -48,7 +48,7 @@ final class RecordPublisher: RecordSink, DeadLetterSink {
         groupID = configuration.kafka.groupID
         outstandingLimit = 2 * configuration.delivery.maxOpen
         producer = try Producer(
-            ProducerSettings(cluster: cluster.withStatistics), wakeUpDescriptor: wakeUpDescriptor)
+            ProducerSettings(cluster: configuration.ofWorker(cluster)), wakeUpDescriptor: wakeUpDescriptor)
         results = try producer.topic(configuration.results.topic)
         unregistered = try producer.topic(configuration.unregistered.topic)
         deadLetters = try producer.topic(configuration.deadLetters.topic)

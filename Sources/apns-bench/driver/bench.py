@@ -223,8 +223,9 @@ def measure_latency(stage, report):
     sends = percentiles(book.sends)
     report.rows["latency ms"] = {
         "record's timestamp to sent_at_ms": sends, "sent_at_ms to settled_at_ms": percentiles(book.answers)}
-    report.budget("latency at 1000/s, p50 ms", sends["p50"], 5)
-    report.budget("latency at 1000/s, p99 ms", sends["p99"], 20)
+    report.budget("latency at 1000/s, p50 ms", sends["p50"], 25)
+    report.budget("latency at 1000/s, p99 ms", sends["p99"], 60)
+    report.budget("CPU us each at 1000/s", report.head["latency_cpu_us"], 45)
 
 
 def measure_scaling(stage, report, distance):
