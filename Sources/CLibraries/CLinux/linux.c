@@ -56,6 +56,8 @@ void linux_tune_malloc(int heaps) {
     mallopt(M_TRIM_THRESHOLD, 4 << 20);
 }
 
+void linux_return_memory(void) { malloc_trim(0); }
+
 int linux_memory_file(const char *name) { return memfd_create(name, MFD_CLOEXEC); }
 
 // `apns-worker run` blocks SIGHUP, SIGTERM and SIGINT before any library's constructor runs, some milliseconds before

@@ -1,3 +1,4 @@
+internal import CLinux
 package import Configuration
 internal import Delivery
 internal import EventLoop
@@ -42,6 +43,9 @@ package final class PushWorker: @unchecked Sendable {
     private let board: StatusBoard
     private let shutdown = Shutdown()
     private var restarts = false
+    /// The number of sends at the previous call of `maintain`, and when memory was last returned to the kernel.
+    private var sentBefore = (second: 0, trim: 0)
+    private static let sendsUntilTrim = 1_000
     /// The files of the Kafka clients: the property that names each, and the hash of its contents before the first
     /// client was created.
     private let kafkaFiles: [(property: String, path: String, hash: UInt64?)]
@@ -271,8 +275,15 @@ package final class PushWorker: @unchecked Sendable {
     }
 
     /// Runs once a second. Tries again to read changed credential files and to start the feedback thread, if a thread
-    /// could not be started before. Also calls `Logger.writeLeftOut`.
+    /// could not be started before. Also calls `Logger.writeLeftOut`, and returns memory to the kernel in the first quiet
+    /// second after a load.
     private func maintain() {
+        let sent = machine.counters.apps.reduce(0) { $0 + $1.handed }
+        if sent == sentBefore.second, sent - sentBefore.trim >= Self.sendsUntilTrim {
+            linux_return_memory()
+            sentBefore.trim = sent
+        }
+        sentBefore.second = sent
         files.readNextApp()
         if feedback == nil { readFeedback() }
         logger.writeLeftOut()
