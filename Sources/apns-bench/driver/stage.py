@@ -239,9 +239,11 @@ class Stage:
             try:
                 found.append(self.reader.get_watermark_offsets(place, timeout=10)[1])
             except self.kafka.KafkaException as error:
-                # Shortly after a topic is created, its partitions have no leader.
+                # Shortly after a topic is created, its partitions have no leader, or the client does not know them.
                 tries += 1
-                if tries > 200 or not error.args[0].retriable() and error.args[0].code() != 6:
+                code = error.args[0].code()
+                young = code in (self.kafka.KafkaError.NOT_LEADER_FOR_PARTITION, self.kafka.KafkaError._UNKNOWN_PARTITION)
+                if tries > 200 or not error.args[0].retriable() and not young:
                     raise Failure(f"{topic} cannot be queried: {error}") from None
                 time.sleep(0.05)
         return found
