@@ -13,13 +13,19 @@ extension EndToEnd.Outages {
             let broker = try KafkaBroker.expendable.get()
             let scene = try Scene("outage", on: broker)
             let simulator = try scene.startSimulator("--latency", "50ms")
-            let worker = try scene.startWorker()
+            let (worker, pages) = try scene.startWorkerWithPages()
             let count = Long.isWanted ? 45_000 : 15_000
             let load = try scene.startLoad(count, rate: count / 15, "--plain")
             try scene.awaitResults(count / 15)
             defer { broker.unfreeze() }
             if kind == "frozen" { broker.freeze() } else { try broker.stop(kill: false) }
-            try worker.waitFor("partitions lost")
+            // Requests are in flight when the broker freezes, so the lag is above 0, and unknown after the loss.
+            let lag = #"apns_worker_lag_records{role="requests"} "#
+            let loss = "partitions lost, another worker may read them group=\(scene.configuration.group) "
+            try pages.await("/metrics") { answer in
+                #expect(kind == "stopped" || !answer.1.contains(lag + "0\n"))
+                return !answer.1.contains(lag) && worker.text.contains(loss)
+            }
             if kind == "frozen" { broker.unfreeze() } else { try broker.start() }
             #expect(try load.wait() == .exited(0), "\(load.text.suffix(500))")
             try scene.finish(worker)

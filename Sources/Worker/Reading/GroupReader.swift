@@ -99,7 +99,9 @@ final class GroupReader {
             case .assigned(let partitions):
                 assigned(partitions, now)
                 onAssignment()
-            case .revoked(let partitions, let lost): revoked(partitions, lost: lost, &machine, now)
+            case .revoked(let partitions, let lost):
+                brokers.isMemberSteady = false
+                revoked(partitions, lost: lost, &machine, now)
             case .committed(let reply): committer.take(reply, &machine, now: now)
             case .partitionFailed(let partition, let error) where error.code == .autoOffsetReset:
                 suspects.outOfRange.insert(partition)
