@@ -81,9 +81,10 @@ class Callgrind:
 
     def start(self, name, words, *options):
         # valgrind runs one thread at a time. With --fair-sched, no thread starves.
-        # A supervisor starts its worker as /proc/self/exe, which valgrind refuses. With this variable, the worker starts
+        # A supervisor starts its worker as /proc/self/exe, which valgrind refuses. With the variable, the worker starts
         # alone.
-        child = Child(name, ["env", "APNS_WORKER_PAGE=none", self.valgrind, "--tool=callgrind", "--dump-line=no", "--fair-sched=try", *options,
+        child = Child(name, ["env", "APNS_WORKER_PAGE=none", self.valgrind, "--tool=callgrind", "--dump-line=no",
+                             "--fair-sched=try", *options,
                              f"--callgrind-out-file={self.scratch.file(name)}.callgrind", *words], self.scratch)
         child.profile = f"{self.scratch.file(name)}.callgrind"
         return child
