@@ -43,8 +43,10 @@ import CRdkafka
             "session.timeout.ms": "1",
         ])
         if let group { fixed.append(KafkaProperty("group.id", group)) }
+        // librdkafka rejects a user's `receive.message.max.bytes` that is not above this limit, by default 50 MiB.
+        let ours = KafkaProperty.list(["fetch.max.bytes": "1048576"])
         let client = try ClientHandle(
-            RD_KAFKA_CONSUMER, cluster.all(users: cluster.properties.consumer, fixed: fixed))
+            RD_KAFKA_CONSUMER, cluster.all(ours: ours, users: cluster.properties.consumer, fixed: fixed))
         unsafe queue = rd_kafka_queue_new(client.raw)
         super.init(client)
     }

@@ -51,8 +51,11 @@ struct KafkaPropertiesTests {
         #expect((taken != nil) == isTaken)
     }
 
-    @Test func `A reader that joins no consumer group can be created despite a configured poll interval`() throws {
-        let properties = try KafkaProperties(consumer: [KafkaProperty("max.poll.interval.ms", "35000")])
+    @Test(arguments: ["max.poll.interval.ms": "35000", "receive.message.max.bytes": "2000000"])
+    func `A reader that joins no consumer group can be created with settings for the worker's consumers`(
+        name: String, value: String
+    ) throws {
+        let properties = try KafkaProperties(consumer: [KafkaProperty(name, value)])
         let cluster = ClusterSettings(bootstrapServers: "127.0.0.1:1", properties: properties)
         #expect(throws: Never.self) { try OffsetReader(cluster, group: "g", fetchKilobytes: 64) }
     }
