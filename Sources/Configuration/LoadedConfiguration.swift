@@ -61,10 +61,12 @@ extension WorkerConfiguration {
         guard let root, var section = Value(node: root, path: "", reading: reading).section() else {
             throw ConfigurationError(lines: reading.problemLines)
         }
-        let configuration = WorkerConfiguration(reading: &section)
+        var configuration = WorkerConfiguration(reading: &section)
         configuration.check(reading)
         reading.finish()
         guard reading.problemLines.isEmpty else { throw ConfigurationError(lines: reading.problemLines) }
+        let names = Setting(text: configuration.apps.map(\.name).joined(separator: ", "))
+        configuration.settings = Dictionary(reading.settings + [("apps", names)], uniquingKeysWith: { $1 })
         return LoadedConfiguration(configuration: configuration, warnings: reading.warningLines)
     }
 

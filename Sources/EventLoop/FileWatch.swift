@@ -105,9 +105,9 @@ package final class FileWatch {
     }
 }
 
-/// Runs closures that read regular files or query brokers, one at a time, each on a separate thread, because a file on a
-/// network file system may block it forever, and a broker for seconds. While one is blocked, no other can run. Use it on
-/// the loop's thread only.
+/// Runs closures that read regular files or query brokers, one at a time, each on a separate thread, because a file on
+/// a network file system may block it forever, and a broker for seconds. While one is blocked, no other can run. Use it
+/// on the loop's thread only.
 package final class BlockingReads {
     private let loop: Loop
     package private(set) var isBusy = false

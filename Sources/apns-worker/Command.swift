@@ -86,11 +86,12 @@ struct Command: Sendable {
     }
 }
 
-/// The exit codes of commands. 64 and 78 are those of sysexits.h.
+/// The exit codes of commands. 64, 69 and 78 are those of sysexits.h.
 enum ExitCode: Int32 {
     case fine = 0
     case failed = 1
     case wrongUsage = 64
+    case unavailable = 69
     case wrongConfiguration = 78
 }
 

@@ -25,10 +25,9 @@ private let healthTable = OptionTable<HealthOptions>(
 
 func askHealth(_ arguments: [String]) throws -> ExitCode {
     let options = try parsed(healthTable, arguments, HealthOptions())
-    let answer = adminPage(options.page, of: options.address) ?? []
-    let line = String(decoding: answer.prefix { $0 != UInt8(ascii: "\r") && $0 != UInt8(ascii: "\n") }, as: UTF8.self)
-    guard line.split(separator: " ").dropFirst().first != "200" else { return .fine }
+    let answer = AdminAnswer(to: options.page, of: options.address)
+    guard answer?.status != 200 else { return .fine }
     let place = "http://\(options.address)\(options.page)"
-    complain("apns-worker health: \(place) \(line.isEmpty ? "does not answer" : "answers \(line)")")
+    complain("apns-worker health: \(place) \(answer.map { "answers \($0.statusLine)" } ?? "does not answer")")
     return .failed
 }

@@ -80,6 +80,9 @@ extension EndToEnd {
             1 | check -c /nowhere/x | cannot read /nowhere/x
             64 | check -c x --principal User:push | --principal needs --acl
             64 | check -c x --acl --probe | give either --acl or --probe
+            64 | check -c x --diff http://a:1 <--probe;--acl> | --diff cannot be combined with --acl or --probe
+            64 | check -c x --diff <a:1;http://a;http://a:1/status;https://a:1> | --diff: expected http://HOST:PORT, found
+            78 | check -c /nowhere/x --diff http://127.0.0.1:1 | cannot read /nowhere/x
             64 | check -c x --acl --principal push | --principal: expected a type, such as User:NAME
             64 | demo --log-part kafka | --log-part: expected PART=LEVEL, such as apns=debug, found "kafka"
             64 | simulate --fault nope@3 | --fault: fault 'nope@3': there is no fault 'nope'

@@ -74,6 +74,42 @@ extension EndToEnd {
             try scene.stop(worker)
         }
 
+        @Test(.needs(.worker, .broker))
+        func `check --diff shows what a reload or a restart would change`() throws {
+            let scene = try Scene("diff", partitions: 1)
+            let (worker, pages) = try scene.startWorkerWithPages(untilFine: true)
+            func diff(_ address: String = pages.address) throws -> Scene.Finished {
+                try scene.configure(named: "new")
+                return try Scene.worker("check --config \(scene.file("new.yaml")) --diff \(address)")
+            }
+            let end = "Secrets and the contents of files are not compared.\n"
+            #expect(try diff().expect(0).text == "Nothing would change. \(end)")
+
+            scene.configuration.appKeys = "paused: true"
+            scene.configuration.apps = news(scene)
+            scene.configuration.more = "drain: {shutdown: 20s}"
+            let live = "apps[news]: added\napps[shop].paused: false -> true\n"
+            let restart = "drain.shutdown: 12s -> 20s (after a restart)\n"
+            #expect(try diff("\(pages.address)/").expect(1).text == live + restart + end)
+
+            // The worker continues to use the settings that it reads only at its start.
+            try scene.reload(worker, saying: "changed=apps[news],apps[shop].paused,drain.shutdown")
+            try worker.waitFor("configuration change takes effect after a restart key=drain.shutdown")
+            try eventually("the settings in use", of: worker) { try diff().text == restart + end }
+            scene.configuration.apps = ""
+            #expect(try diff().text.hasPrefix("apps[news]: removed; its notifications end as invalid\n"))
+            try scene.stop(worker)
+            try diff().expect(69, "apns-worker check: \(pages.address)/configuration does not answer")
+        }
+
+        /// The simulator's control endpoint has no such page, as earlier versions of the worker.
+        @Test(.needs(.worker)) func `check --diff explains an answer that is not a configuration`() throws {
+            let scene = try Scene(withoutBroker: "old")
+            let control = try scene.startSimulator().control
+            try scene.check("--diff", control).expect(
+                69, "\(control)/configuration answers HTTP/1.1 404 Not Found; update the worker")
+        }
+
         /// The worker starts with a second app whose key does not match its certificate.
         @Test(.needs(.worker, .broker, .kcat, .openssl))
         func `An app with an unusable credential at the start delays no other, and is sent once the file is valid`()

@@ -97,6 +97,15 @@ struct AdminPagesTests {
         #expect(page("/status", snapshot).1.contains(#""left_retry_topics":[{"topic":"apns.retry.old","records":7}]"#))
     }
 
+    @Test func `The page of the configuration has the settings in use, sorted`() {
+        var snapshot = snapshot(.running)
+        snapshot.settings = [
+            "log.level": Setting(text: "info"), "kafka.librdkafka.sasl.password": Setting(secret: "hunter2"),
+        ]
+        let text = #"{"kafka.librdkafka.sasl.password":"(set)","log.level":"info"}"#
+        #expect(page("/configuration", snapshot) == (200, "\(text)\n"))
+    }
+
     @Test func `The liveness check fails while the worker's core is stuck`() {
         #expect(page("/livez", snapshot(.running)).0 == 200)
         let stalled = page("/livez", snapshot(.running), turnedNs: -StatusBoard.stallNs)

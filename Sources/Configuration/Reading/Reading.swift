@@ -15,6 +15,8 @@ final class Reading {
     /// The valid keys of all sections that have been read, in the order in which the reading of each section ended.
     private var keys: [(name: String, path: String)] = []
     private var marks: [String: Mark] = [:]
+    /// The settings read so far, with defaults. For a path that occurs twice, the last one counts.
+    var settings: [(path: String, setting: Setting)] = []
 
     init(file: String?, environment: ((String) -> String?)?) {
         self.file = file

@@ -38,7 +38,10 @@ struct Section {
 
     /// Reads an optional key. If the key is absent or `body` rejects its value, `target` keeps its default.
     mutating func read<T>(_ name: String, into target: inout T, _ body: (Value) -> T?) {
+        let start = reading.settings.count
         if let value = value(name), let result = body(value) { target = result }
+        // The text of a list includes the settings of its elements.
+        if let setting = Setting(of: target) { reading.settings[start...] = [(path(of: name), setting)] }
     }
 
     mutating func required<T>(_ name: String, into target: inout T, _ body: (Value) -> T?) {
@@ -66,7 +69,11 @@ struct Section {
     mutating func secret(_ name: String, file fileName: String? = nil) -> Secret? {
         let fileName = fileName ?? "\(name)_file"
         let inline = value(name)
-        guard let file = value(fileName) else { return inline?.text("the secret's text").map { .text($0) } }
+        guard let file = value(fileName) else {
+            guard let text = inline?.text("the secret's text") else { return nil }
+            reading.settings.append((path(of: name), Setting(secret: text)))
+            return .text(text)
+        }
         guard inline == nil else { return file.rejected("give either \(name) or \(fileName)") }
         return file.filePath().map { .file($0) }
     }

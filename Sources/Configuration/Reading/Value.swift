@@ -38,7 +38,11 @@ struct Value {
         return text.isEmpty ? rejected("must not be empty") : text
     }
 
-    func filePath() -> String? { text("a file's path").map(reading.absolute) }
+    func filePath() -> String? {
+        guard let text = text("a file's path") else { return nil }
+        reading.settings.append((path, Setting(text: text)))
+        return reading.absolute(text)
+    }
 
     /// Returns the content of the file that the value names, without the line breaks at its end.
     func fileText() -> String? {

@@ -90,6 +90,7 @@ extension AppSettings {
     }
 
     private init(reading section: inout Section) {
+        let start = section.reading.settings.count
         var environment = PushEnvironment.production
         section.read("environment", into: &environment) { value in
             value.choice(of: PushEnvironment.allCases.map { ($0.text.description, $0) })
@@ -112,8 +113,13 @@ extension AppSettings {
         section.read("host", into: &host) { $0.hostName() }
         if transport == .binary { port = BinarySettings.port }
         section.read("port", into: &port) { $0.integer(1...65_535) }
+        let binaryStart = section.reading.settings.count
         let binary = BinarySettings(in: &section)
-        if transport == .binary { self.binary = binary }
+        if transport == .binary {
+            self.binary = binary
+        } else {
+            section.reading.settings.removeSubrange(binaryStart...)
+        }
         checkTransport(transport, section)
         section.section("broadcast") { section in
             section.read("manage_host", into: &manageHost) { $0.hostName() }
@@ -147,6 +153,10 @@ extension AppSettings {
                     section.path(of: "verify"),
                     "while it is false, any server that answers for \(host) can receive this app's notifications")
             }
+        }
+        for index in section.reading.settings.indices[start...] {
+            let key = section.reading.settings[index].path.dropFirst(section.path.count)
+            section.reading.settings[index].path = "apps[\(name)]\(key)"
         }
     }
 

@@ -1,9 +1,11 @@
 package struct KafkaSettings: Hashable, Sendable {
     package enum Assignment: String, CaseIterable, Sendable { case eager, cooperative }
 
-    package struct TopicCreation: Hashable, Sendable {
+    package struct TopicCreation: Hashable, Sendable, CustomStringConvertible {
         package var partitions = 8
         package var replicationFactor = 3
+
+        package var description: String { "{partitions: \(partitions), replication_factor: \(replicationFactor)}" }
     }
 
     /// The bootstrap servers as comma-separated `host:port` pairs, as in librdkafka.
@@ -79,6 +81,9 @@ extension KafkaSettings {
                 return command
             }
         }
+        if !oauthCommand.isEmpty {
+            section.reading.settings.append((section.path(of: "oauth"), Setting(secret: oauthCommand)))
+        }
         section.read("librdkafka", into: &properties) { UserProperty.list(reading: $0) }
         section.read("consumer", into: &consumerProperties) { UserProperty.list(reading: $0) }
         section.read("producer", into: &producerProperties) { UserProperty.list(reading: $0) }
@@ -122,7 +127,11 @@ extension UserProperty {
             let place = value.reading.place(value.path)
             guard name.hasSuffix("_file") else {
                 return value.text("a text", orEmpty: true, where: { _ in true }).map { text in
-                    guard isPath(text, of: name) else { return UserProperty(name: name, value: text, place: place) }
+                    let isPath = isPath(text, of: name)
+                    let isSecret = !isPath && ["sasl.", "ssl.", "password", "secret"].contains(where: name.contains)
+                    value.reading.settings.append(
+                        (value.path, isSecret ? Setting(secret: text) : Setting(text: text)))
+                    guard isPath else { return UserProperty(name: name, value: text, place: place) }
                     let path = value.reading.absolute(text)
                     return UserProperty(name: name, value: path, place: place, file: path)
                 }

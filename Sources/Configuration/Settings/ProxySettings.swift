@@ -29,8 +29,12 @@ extension ProxySettings {
         let file = section.value("proxy_file")
         if inline != nil, let file { return file.rejected("give either proxy or proxy_file") }
         guard let text = inline.map({ $0.text("the proxy's URL") }) ?? file?.fileText() else { return nil }
-        return ProxySettings(url: text)
-            ?? (inline ?? file)?.rejected("expected http://host:port, or http://user:password@host:port")
+        guard let proxy = ProxySettings(url: text) else {
+            return (inline ?? file)?.rejected("expected http://host:port, or http://user:password@host:port")
+        }
+        let server = "\(proxy.credentials == nil ? "" : "(set)@")\(NetworkAddress(host: proxy.host, port: proxy.port))"
+        section.reading.settings.append((section.path(of: "proxy"), Setting(secret: text, shownAs: "http://\(server)")))
+        return proxy
     }
 }
 

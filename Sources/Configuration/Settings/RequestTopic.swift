@@ -1,6 +1,6 @@
 import Glibc
 
-package struct RequestTopic: Hashable, Sendable {
+package struct RequestTopic: Hashable, Sendable, CustomStringConvertible {
     /// A topic name, or a POSIX extended regular expression that starts with `^`, as in librdkafka.
     package var name: String
     /// The topic's weight, from 1 to 1,000. Topics share scarce streams and memory in proportion to their weights. If a
@@ -13,6 +13,10 @@ package struct RequestTopic: Hashable, Sendable {
     package var app: String?
 
     package var isPattern: Bool { name.hasPrefix("^") }
+
+    package var description: String {
+        self == Self(name: name) ? name : "{name: \(name), weight: \(weight)\(app.map { ", app: \($0)" } ?? "")}"
+    }
 }
 
 extension RequestTopic {

@@ -1,10 +1,12 @@
 package struct RetrySettings: Hashable, Sendable {
     /// A retry topic. A notification in it waits for `delay`, or until its `push-not-before` if that is earlier.
-    package struct Tier: Hashable, Sendable {
+    package struct Tier: Hashable, Sendable, CustomStringConvertible {
         /// The delay as written in the configuration, such as `30s`.
         package var name: String
         package var delay: Duration
         package var topic: String
+
+        package var description: String { "\(name): \(topic)" }
     }
 
     /// The retry topics, at least one, ordered by delay and without duplicate delays.

@@ -16,6 +16,8 @@ package struct WorkerConfiguration: Hashable, Sendable {
     package var admin = AdminSettings()
     package var log = LogSettings()
     package var crash = CrashHandling.contain
+    /// The settings by path, such as `apps[shop].paused`, with defaults. A file is set by its name, not by its content.
+    package var settings: [String: Setting] = [:]
 
     /// The topics to which the worker produces, with their configuration keys.
     package var outputTopics: [(path: String, name: String)] {

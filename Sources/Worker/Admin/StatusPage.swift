@@ -254,7 +254,7 @@ struct StatusPage {
         text += """
             <p class="quiet">apns-worker \(BuildInfo.version) started \(ago(snapshot.startedMs)), and read its
             configuration \(ago(snapshot.reloadedMs ?? snapshot.startedMs)).\(changed) See also
-            <a href="/status">/status</a>, <a href="/metrics">/metrics</a>, <a href="/readyz">/readyz</a>,
+            <a href="/status">/status</a>, <a href="/configuration">/configuration</a>, <a href="/metrics">/metrics</a>, <a href="/readyz">/readyz</a>,
             <a href="/livez">/livez</a>.</p>
             </body></html>
 

@@ -2,6 +2,7 @@ internal import Configuration
 internal import Delivery
 internal import EventLoop
 internal import HTTPServer
+internal import JSON
 internal import Kafka
 internal import Observability
 
@@ -20,6 +21,7 @@ struct StatusPages {
             groupID: configuration.kafka.groupID, startedMs: now.wallMs, takenMs: now.wallMs, takenNs: now.ns, apps: [],
             tiers: configuration.retry.tiers.map(\.name), counters: machine.counters, gauges: machine.gauges)
         snapshot.crashes = crashes
+        snapshot.settings = configuration.settings
         let host = (try? readFile("/proc/sys/kernel/hostname")) ?? []
         snapshot.host = String(decoding: host.prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self)
         board = StatusBoard(snapshot)
@@ -28,9 +30,13 @@ struct StatusPages {
     func isDue(_ now: DeliveryTime) -> Bool { now.ns - snapshot.takenNs >= Self.intervalNs }
 
     /// Notes the end of a reload of the configuration.
-    mutating func reloaded(isRefused: Bool, now: DeliveryTime) {
-        snapshot.isReloadRefused = isRefused
-        if !isRefused { snapshot.reloadedMs = now.wallMs }
+    ///
+    /// - Parameter settings: The settings in use since the reload, or `nil` if the reload failed.
+    mutating func reloaded(_ settings: [String: Setting]?, now: DeliveryTime) {
+        snapshot.isReloadRefused = settings == nil
+        guard let settings else { return }
+        snapshot.settings = settings
+        snapshot.reloadedMs = now.wallMs
     }
 
     /// - Parameter parts: The worker's parts, or `nil` before they are started.
@@ -130,6 +136,15 @@ enum AdminPages {
                     MetricsText(board.newest, ProcessFigures.read(), format).text, contentType: format.contentType)
             },
             Route(.get, "/status") { _ in .json(StatusDocument(board.newest).text) },
+            Route(.get, "/configuration") { _ in
+                var json = JSONWriter()
+                json.beginObject()
+                for (path, setting) in board.newest.settings.sorted(by: { $0.key < $1.key }) {
+                    json.member(path, setting.text)
+                }
+                json.endObject()
+                return .json(json.text + "\n")
+            },
         ]
     }
 

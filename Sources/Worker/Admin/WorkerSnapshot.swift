@@ -1,3 +1,4 @@
+internal import Configuration
 internal import Delivery
 internal import PushRecords
 
@@ -51,6 +52,8 @@ struct WorkerSnapshot: Sendable {
     /// The time of the last successful reload (wall clock), or `nil` if there was none since the start.
     var reloadedMs: Int64?
     var isReloadRefused = false
+    /// The settings in use, by path.
+    var settings: [String: Setting] = [:]
     var takenMs: Int64
     /// The time at which the snapshot was taken (monotonic). An old time means that the core thread is stuck.
     var takenNs: Int64 = 0

@@ -132,10 +132,9 @@ final class ConfigurationFiles {
         switch found {
         case .failure(let failure): refuse(failure.lines)
         case .success((let loaded, let changed)):
-            let keys = worker.takeOver(loaded, changed)
+            let changes = worker.takeOver(loaded, changed)
             refusedReload = []
             source?.hash = hash
-            worker.pages.reloaded(isRefused: false, now: worker.now)
             refusedFiles = [:]
             watch()
             // Credential files may have changed without a change of their names in the configuration.
@@ -144,7 +143,7 @@ final class ConfigurationFiles {
                 .worker, "configuration reloaded",
                 [
                     "apps": .count(loaded.configuration.apps.count),
-                    "changed": .text(keys.isEmpty ? "nothing" : keys.joined(separator: ",")),
+                    "changed": .text(changes.isEmpty ? "nothing" : changes.joined(separator: ",")),
                 ])
         }
     }
@@ -154,7 +153,7 @@ final class ConfigurationFiles {
         refusedReload = lines
         // Other files that the configuration names may change, so the next check reports the file again.
         if let file = source?.file { watched?.remember(file, hash: nil) }
-        worker.pages.reloaded(isRefused: true, now: worker.now)
+        worker.pages.reloaded(nil, now: worker.now)
         // While the problem lasts, the log repeats it.
         for line in lines where !isRepeated {
             logger.error(
@@ -329,26 +328,5 @@ final class ConfigurationFiles {
                     "replace the file with a valid one; the worker reads the new file within 10 s"))
         }
         return faults
-    }
-}
-
-extension WorkerConfiguration {
-    /// Returns the keys of all changed settings.
-    func changedKeys(_ other: WorkerConfiguration) -> [String] {
-        (apps == other.apps ? [] : ["apps"]) + (log == other.log ? [] : ["log"])
-            + keysThatNeedRestart(other).filter { !$0.hasPrefix("log") }
-    }
-
-    /// Returns the keys of changed settings that take effect only after a restart.
-    func keysThatNeedRestart(_ other: WorkerConfiguration) -> [String] {
-        let sections: [(key: String, isSame: Bool)] = [
-            ("kafka", kafka == other.kafka), ("requests", requestTopics == other.requestTopics),
-            ("results", results == other.results), ("unregistered", unregistered == other.unregistered),
-            ("dead_letters", deadLetters == other.deadLetters), ("retry", retry == other.retry),
-            ("delivery", delivery == other.delivery), ("drain", drain == other.drain),
-            ("admin", admin == other.admin), ("log.format", log.format == other.log.format),
-            ("crash", crash == other.crash),
-        ]
-        return sections.filter { !$0.isSame }.map(\.key)
     }
 }

@@ -275,8 +275,8 @@ package final class PushWorker: @unchecked Sendable {
     }
 
     /// Runs once a second. Tries again to read changed credential files and to start the feedback thread, if a thread
-    /// could not be started before. Also calls `Logger.writeLeftOut`, and returns memory to the kernel in the first quiet
-    /// second after a load.
+    /// could not be started before. Also calls `Logger.writeLeftOut`, and returns memory to the kernel in the first
+    /// quiet second after a load.
     private func maintain() {
         let sent = machine.counters.apps.reduce(0) { $0 + $1.handed }
         if sent == sentBefore.second, sent - sentBefore.trim >= Self.sendsUntilTrim {
@@ -350,14 +350,14 @@ package final class PushWorker: @unchecked Sendable {
         files.reload()
     }
 
-    /// Applies a new configuration. Returns the keys of all changed settings.
+    /// Applies a new configuration. Returns the paths of all settings that differ from those in use.
     func takeOver(_ loaded: LoadedConfiguration, _ changed: [String: LoadedApp]) -> [String] {
         let new = loaded.configuration
-        let keys = configuration.changedKeys(new)
+        let changes = configuration.settings.changes(to: new.settings)
         for warning in loaded.warnings {
             logger.warning(.worker, "configuration warning", about: warning, ["text": .text(warning)])
         }
-        files.keysForRestart = configuration.keysThatNeedRestart(new)
+        files.keysForRestart = changes.filter(Setting.needsRestart)
         for key in files.keysForRestart {
             logger.warning(.worker, "configuration change takes effect after a restart", about: key, ["key": "\(key)"])
         }
@@ -367,8 +367,11 @@ package final class PushWorker: @unchecked Sendable {
         take(new.apps, changed)
         logPauses(new.apps, before: configuration.apps)
         configuration.apps = new.apps
+        configuration.settings = configuration.settings.filter { Setting.needsRestart($0.key) }
+            .merging(new.settings.filter { !Setting.needsRestart($0.key) }) { $1 }
+        pages.reloaded(configuration.settings, now: now)
         DescriptorNeed.raiseLimit(for: configuration, logger)
-        return keys
+        return changes
     }
 
     private func take(_ settings: [AppSettings], _ changed: [String: LoadedApp]) {
