@@ -108,6 +108,18 @@ struct BrokerHealthTests {
         #expect(take(Self.broker(attempts: 5)) == [])
     }
 
+    @Test func `A broker to which librdkafka no longer connects is not reported after 15 reports`() {
+        var health = BrokerHealth()
+        func take(_ one: ClientStatistics.Broker) -> Int {
+            health.take(ClientStatistics(brokers: [one, Self.broker(2)]))
+            return health.silences.count
+        }
+        #expect(take(Self.broker(inFlight: 1, silentMs: 5_000)) == 1)
+        #expect((2...3).map { take(Self.broker(1, false, attempts: $0)) } == [1, 1])
+        #expect((1...15).map { _ in take(Self.broker(1, false, attempts: 3)) } == [Int](repeating: 1, count: 14) + [0])
+        #expect(take(Self.broker(1, false, attempts: 4)) == 1, "librdkafka needs the broker again")
+    }
+
     /// The broker is healthy, but librdkafka closes each connection at the large response.
     @Test func `A response above receive.message.max.bytes is reported instead of its broker`() throws {
         var health = BrokerHealth()

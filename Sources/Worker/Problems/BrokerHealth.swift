@@ -30,8 +30,16 @@ struct BrokerHealth: Equatable {
     /// The client's queued and unanswered records, or `nil` before the first report.
     private(set) var queue: ClientStatistics.Queue?
     private var missedCoordinator = false
-    /// The number of connection attempts to each broker, by name, as of the last report in which it was connected.
-    private var attempts: [String: Int64] = [:]
+    /// The connection attempts to each broker, by name.
+    private var attempts: [String: Attempts] = [:]
+
+    private struct Attempts: Equatable {
+        /// The number of attempts as of the last report in which the broker was connected.
+        var whenConnected: Int64 = 0
+        var latest: Int64 = 0
+        /// The number of successive reports without another attempt.
+        var reportsSince = 0
+    }
 
     /// The time without an answer after which a broker counts as silent. Brokers normally answer within 3 s.
     static let silentMs: Int64 = 4_000
@@ -41,6 +49,9 @@ struct BrokerHealth: Equatable {
     /// The number of failed connection attempts after which a broker is reported. librdkafka dials only brokers that it
     /// needs.
     private static let attemptLimit: Int64 = 2
+    /// The number of reports, one each 4 s, without a connection attempt after which the client no longer needs the
+    /// broker. One attempt may last 30 s (`socket.connection.setup.timeout.ms`).
+    private static let unneededReports = 15
 
     /// Updates the health from the client's statistics (JSON text).
     mutating func take(_ text: String) {
@@ -79,12 +90,17 @@ struct BrokerHealth: Equatable {
 
     private mutating func silence(of broker: ClientStatistics.Broker) -> Silence? {
         guard !broker.isConnected else {
-            attempts[broker.name] = broker.attempts
+            attempts[broker.name] = Attempts(whenConnected: broker.attempts, latest: broker.attempts)
             return isSilent(broker) ? .unanswered : nil
         }
+        var dials = attempts[broker.name] ?? Attempts()
+        dials.reportsSince = broker.attempts == dials.latest ? dials.reportsSince + 1 : 0
+        dials.latest = broker.attempts
+        attempts[broker.name] = dials
+        guard dials.reportsSince < Self.unneededReports else { return nil }
         // A broker still counts as silent after librdkafka has closed its connection (`socket.timeout.ms`).
         if let before = silences[broker.name] { return before }
-        return broker.attempts - (attempts[broker.name] ?? 0) >= Self.attemptLimit ? .unreachable : nil
+        return broker.attempts - dials.whenConnected >= Self.attemptLimit ? .unreachable : nil
     }
 }
 
