@@ -2,9 +2,9 @@ internal import PushRecords
 
 /// The value of a setting as text, to compare configurations and to show them.
 package struct Setting: Hashable, Sendable {
-    /// The value as in a configuration file, or `(set)` for a secret.
+    /// The value in one spelling, such as `12s` for a duration and the bytes of a size, or `(set)` for a secret.
     package var text: String
-    /// A hash of a secret, which differs between processes, or 0.
+    /// The hash of a secret, which is seeded per process, or 0 for other settings.
     private var hash = 0
 
     package init(text: String) { self.text = text }
@@ -24,7 +24,11 @@ package struct Setting: Hashable, Sendable {
         case let value as any RawRepresentable: text = "\(value.rawValue)"
         case let value as [Reason: DeliverySettings.Verdict]:
             text = value.map { "\($0.rawValue): \($1.rawValue)" }.sorted().joined(separator: ", ")
-        case let value as [Any]: text = value.compactMap { Self(of: $0)?.text }.joined(separator: ", ")
+        case let value as [Any]:
+            text = value.compactMap { element in
+                // Without the quotes, one text with a comma would equal two.
+                Self(of: element).map { element is String && $0.text.contains(",") ? "\"\($0.text)\"" : $0.text }
+            }.joined(separator: ", ")
         case is UserProperty: return nil
         case let value as any CustomStringConvertible: text = value.description
         default: return nil

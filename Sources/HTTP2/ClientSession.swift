@@ -193,8 +193,8 @@ package final class ClientSession {
     /// Resets the streams that the peer answered by their headers before the previous call and has not ended since.
     /// They count as open.
     ///
-    /// Call it at intervals of a second, because a peer may end many streams some time after their headers, and it may
-    /// close the connection after a burst of RST_STREAM frames (CVE-2023-44487).
+    /// Call this method once a second: a peer may end streams shortly after their headers, and may close the connection
+    /// after a burst of RST_STREAM frames (CVE-2023-44487).
     package func resetUnended() throws(HTTP2Error) {
         for stream in unsafe state.pointee.staleUnended { try cancel(stream: stream) }
         unsafe state.pointee.staleUnended = unsafe state.pointee.unended
@@ -230,7 +230,7 @@ package final class ClientSession {
             _ = unsafe nghttp2_submit_rst_stream(
                 session, UInt8(NGHTTP2_FLAG_NONE.rawValue), stream, ErrorCode.cancel.rawValue)
         }
-        // Most peers end a stream soon after the headers, and the list would otherwise keep all streams of a second.
+        // Remove ended streams, so that the list does not grow to all streams answered within a second.
         if unsafe state.pointee.unended.count > 2 * allowedStreams {
             unsafe state.pointee.unended.removeAll {
                 unsafe nghttp2_session_get_stream_user_data(session, $0) == nil

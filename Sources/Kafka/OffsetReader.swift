@@ -43,7 +43,8 @@ import CRdkafka
             "session.timeout.ms": "1",
         ])
         if let group { fixed.append(KafkaProperty("group.id", group)) }
-        // librdkafka rejects a user's `receive.message.max.bytes` that is not above this limit, by default 50 MiB.
+        // librdkafka rejects a user's `receive.message.max.bytes` below `fetch.max.bytes` + 512, and the default of
+        // `fetch.max.bytes` is above 4 MB.
         let ours = KafkaProperty.list(["fetch.max.bytes": "1048576"])
         let client = try ClientHandle(
             RD_KAFKA_CONSUMER, cluster.all(ours: ours, users: cluster.properties.consumer, fixed: fixed))

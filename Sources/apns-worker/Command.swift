@@ -80,7 +80,7 @@ struct Command: Sendable {
               --help, -h     print this help; apns-worker COMMAND --help lists a command's options
 
             Example: apns-worker check --config worker.yaml
-            Exit codes: 0 fine, 1 failed, 64 wrong usage, 78 wrong configuration.
+            Exit codes: 0 fine, 1 failed, 64 wrong usage, 69 no answer (check --diff), 78 wrong configuration.
 
             """
     }

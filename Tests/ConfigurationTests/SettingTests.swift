@@ -89,6 +89,7 @@ import YAML
             ("log: {parts: {kafka: debug}}", "", ["log.parts.kafka"]),
             ("retry: {tiers: {1s: a.1s}}", "retry: {tiers: {1s: b}}", ["retry.tiers"]),
             ("delivery: {verdicts: {A: retry, B: accept}}", "delivery: {verdicts: {B: accept, A: retry}}", []),
+            ("results: {copy_headers: [\"x, y\"]}", "results: {copy_headers: [x, y]}", ["results.copy_headers"]),
             ("delivery: {verdicts: {A: retry}}", "delivery: {verdicts: {A: accept}}", ["delivery.verdicts"]),
         ] as [(String, String, [String])])
     func `Changes are found by value`(old: String, new: String, paths: [String]) throws {

@@ -125,13 +125,17 @@ struct KafkaPropertiesTests {
         }
     }
 
-    @Test func `Without user properties, the consumer and the producer get the worker's settings`() {
+    @Test func `Without user properties, the consumer and the producer get the worker's settings`() throws {
         var cluster = ClusterSettings(bootstrapServers: "h:1")
         cluster.waitsForMore = true
         let requests = ConsumerSettings(cluster: cluster, role: .requests, groupID: "worker").all
         for (name, value) in [("fetch.wait.max.ms", "40"), ("fetch.min.bytes", "16384")] {
             #expect(requests.last { $0.name == name }?.value == value)
         }
+        var tuned = cluster
+        tuned.properties = try KafkaProperties(consumer: [KafkaProperty("fetch.wait.max.ms", "500")])
+        let all = ConsumerSettings(cluster: tuned, role: .requests, groupID: "worker").all
+        #expect(!all.contains { $0.name == "fetch.min.bytes" }, "A request would wait for 500 ms")
         let consumer = ConsumerSettings(
             cluster: cluster, role: .retries, groupID: "worker", groupInstanceID: "w-1", sessionTimeoutMs: 6000,
             assignment: .cooperative)

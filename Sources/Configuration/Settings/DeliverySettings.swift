@@ -17,8 +17,8 @@ package struct DeliverySettings: Hashable, Sendable {
     /// does not start.
     package enum Start: String, CaseIterable, Sendable { case earliest, latest, fail }
 
-    /// `balanced` collects requests and results for some milliseconds, which needs less CPU at most rates. `low` sends
-    /// each notification as soon as its request arrives.
+    /// `balanced` collects requests for up to 40 ms and results for up to 50 ms, which needs less CPU at most rates.
+    /// `low` sends each notification as soon as its request arrives.
     package enum Latency: String, CaseIterable, Sendable { case balanced, low }
 
     package enum InDoubt: String, CaseIterable, Sendable { case resend, abandon }

@@ -6,8 +6,10 @@ import PushRecords
 struct CommitLedger: ~Copyable {
     /// The maximum time by which a slow reply to a commit delays the group's next commit.
     static let widestPauseNs: Int64 = 1_000_000_000
-    /// The maximum interval of commits after this number of settled notifications.
-    static let (busyIntervalNs, busySettled): (Int64, Int) = (20_000_000, 200)
+    /// The number of settled notifications that shortens the commit interval.
+    static let busySettled = 200
+    /// The shortened interval.
+    static let busyIntervalNs: Int64 = 20_000_000
     /// The minimum time between two deferrals of a partition's oldest notifications because its commit map is nearly
     /// full.
     static let shorteningPauseNs: Int64 = 100_000_000

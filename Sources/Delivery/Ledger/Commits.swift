@@ -4,11 +4,11 @@ struct InFlightCommit {
     var entries: [PartitionCommit] = []
     var isInFlight = false
     var sentNs: Int64 = 0
-    /// The time before which only urgent commits are sent, and the time until which the next commit waits if few
-    /// notifications were settled.
+    /// The time before which only urgent commits are sent.
     var nextNs: Int64 = 0
+    /// The time until which the next commit waits if fewer than `CommitLedger.busySettled` notifications were settled.
     var calmNs: Int64 = 0
-    /// The number of notifications settled since the latest shared commit was sent. A crash repeats them.
+    /// The number of notifications settled since the latest shared commit was sent.
     var settled = 0
     /// When the last acknowledged commit was sent. This worker was a member of its group at that time. `nil` if no
     /// commit was acknowledged.

@@ -22,7 +22,7 @@ struct BrokerHealth: Equatable {
     /// Whether the consumer group's coordinator does not answer, or was unknown in two successive statistics reports.
     private(set) var isCoordinatorSilent = false
     /// Whether the group member is neither joining nor leaving, so that its assignment is the current one. The reader
-    /// sets it to false when it hears of a revocation, because the next report may be seconds away.
+    /// sets it to false when it receives a revocation, because the next report may be seconds away.
     var isMemberSteady = false
     /// The average round-trip time of each broker that answered since the last report, in microseconds, by name.
     /// Excludes the coordinator's separate connection.

@@ -28,8 +28,8 @@ void linux_name_thread(const char *name);
 /// fetch buffer costs more.
 void linux_tune_malloc(int heaps);
 
-/// Returns unused pages of all arenas to the kernel (malloc_trim(3)). While it runs, some milliseconds after a load, no
-/// other thread can allocate from the arena.
+/// Returns unused pages of all arenas to the kernel (malloc_trim(3)). It takes some milliseconds after a
+/// load. Meanwhile other threads cannot allocate from that arena.
 void linux_return_memory(void);
 
 /// Raises the soft limit of open descriptors to the hard limit (setrlimit(2), RLIMIT_NOFILE), which needs no privilege.
