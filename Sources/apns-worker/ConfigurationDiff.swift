@@ -28,7 +28,7 @@ func printChanges(to new: WorkerConfiguration, in worker: NetworkAddress) throws
         let change = path.hasSuffix("]") ? appChange : "\(text(old[path])) -> \(text(new[path]))"
         say("\(oneLine(path)): \(change)\(Setting.needsRestart(path) ? " (after a restart)" : "")\n")
     }
-    say("\(changes.isEmpty ? "Nothing would change. " : "")Secrets and the contents of files are not compared.\n")
+    say("\(changes.isEmpty ? "No setting differs. " : "")Secrets and the contents of files are not compared.\n")
     return changes.isEmpty ? .fine : .failed
 }
 

@@ -47,7 +47,9 @@ import YAML
             kafka:
               bootstrap_servers: kafka:9093
               oauth: {command: print-token hunter2}
-              librdkafka: {security.protocol: SASL_SSL, sasl.password: "${SECRET}", ssl.ca.location: ca.pem}
+              librdkafka:
+                {security.protocol: SASL_SSL, sasl.password: "${SECRET}", ssl.ca.location: ca.pem, SASL.PASSWORD: hunter2,
+                enable.ssl.certificate.verification: false}
               consumer: {sasl.jaas.config: hunter2, ssl.key.password: hunter2, fetch.max.bytes: 1000}
               producer: {ssl.key.pem: hunter2, https.proxy.password: hunter2, oauth.secret: hunter2}
             requests: {topics: [a, {name: b, weight: 2, app: shop}]}
@@ -65,6 +67,7 @@ import YAML
         for (path, text) in [
             ("kafka.oauth", "(set)"), ("kafka.librdkafka.security.protocol", "SASL_SSL"),
             ("kafka.librdkafka.sasl.password", "(set)"), ("kafka.librdkafka.ssl.ca.location", "ca.pem"),
+            ("kafka.librdkafka.enable.ssl.certificate.verification", "false"),
             ("kafka.consumer.sasl.jaas.config", "(set)"), ("kafka.consumer.ssl.key.password", "(set)"),
             ("kafka.consumer.fetch.max.bytes", "1000"), ("kafka.producer.ssl.key.pem", "(set)"),
             ("kafka.producer.https.proxy.password", "(set)"), ("kafka.producer.oauth.secret", "(set)"),

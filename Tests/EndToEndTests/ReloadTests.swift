@@ -83,7 +83,7 @@ extension EndToEnd {
                 return try Scene.worker("check --config \(scene.file("new.yaml")) --diff \(address)")
             }
             let end = "Secrets and the contents of files are not compared.\n"
-            #expect(try diff().expect(0).text == "Nothing would change. \(end)")
+            #expect(try diff().expect(0).text == "No setting differs. \(end)")
 
             scene.configuration.appKeys = "paused: true"
             scene.configuration.apps = news(scene)

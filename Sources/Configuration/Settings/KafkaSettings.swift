@@ -128,7 +128,8 @@ extension UserProperty {
             guard name.hasSuffix("_file") else {
                 return value.text("a text", orEmpty: true, where: { _ in true }).map { text in
                     let isPath = isPath(text, of: name)
-                    let isSecret = !isPath && ["sasl.", "ssl.", "password", "secret"].contains(where: name.contains)
+                    let secrets = ["password", "secret", "pem", "ssl_key", "jaas", "token", "oauth", "config"]
+                    let isSecret = !isPath && secrets.contains(where: name.lowercased().contains)
                     value.reading.settings.append(
                         (value.path, isSecret ? Setting(secret: text) : Setting(text: text)))
                     guard isPath else { return UserProperty(name: name, value: text, place: place) }
