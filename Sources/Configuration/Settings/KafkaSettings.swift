@@ -128,8 +128,7 @@ extension UserProperty {
             guard name.hasSuffix("_file") else {
                 return value.text("a text", orEmpty: true, where: { _ in true }).map { text in
                     let isPath = isPath(text, of: name)
-                    let secrets = ["password", "secret", "pem", "ssl_key", "jaas", "token", "oauth", "config"]
-                    let isSecret = !isPath && secrets.contains(where: name.lowercased().contains)
+                    let isSecret = !isPath && mayBeSecret(name)
                     value.reading.settings.append(
                         (value.path, isSecret ? Setting(secret: text) : Setting(text: text)))
                     guard isPath else { return UserProperty(name: name, value: text, place: place) }
@@ -142,6 +141,12 @@ extension UserProperty {
                     name: String(name.dropLast("_file".count)), value: $0, place: place, file: value.filePath())
             }
         }
+    }
+
+    /// Returns whether a property may have a secret as its value, also if its name is misspelled.
+    private static func mayBeSecret(_ name: String) -> Bool {
+        ["password", "secret", "pem", "ssl_key", "jaas", "token", "oauth", "config"]
+            .contains(where: name.lowercased().contains)
     }
 
     /// Returns whether a property's value is a path. In `ssl.ca.location: probe` the value is not a path: it selects

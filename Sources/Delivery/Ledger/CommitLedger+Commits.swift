@@ -39,8 +39,9 @@ extension CommitLedger {
     /// Returns when the next commit of the partition may be sent, or 0 if it is urgent.
     func dueNs(_ partition: PartitionSlot) -> Int64 {
         if self[partition].isUrgent { return 0 }
-        let commit = commits[self[partition].flight]
-        return commit.settled >= Self.busySettled ? commit.nextNs : max(commit.nextNs, commit.calmNs)
+        let flight = self[partition].flight
+        let nextNs = commits[flight].nextNs
+        return commits[flight].settled >= Self.busySettled ? nextNs : max(nextNs, commits[flight].calmNs)
     }
 
     /// Handles the reply to this group's commit. After a shared commit, the next commit that is not urgent waits for as
