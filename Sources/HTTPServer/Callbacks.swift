@@ -1,11 +1,24 @@
 import CMicrohttpd
+import Network
 
 // The callbacks of libmicrohttpd. They run on the server's thread, or in `MHD_stop_daemon` after that thread has ended.
 
 final class Pages: Sendable {
     let routes: [Route]
+    let isLoopback: Bool
 
-    init(_ routes: [Route]) { self.routes = routes }
+    init(_ routes: [Route], isLoopback: Bool) {
+        self.routes = routes
+        self.isLoopback = isLoopback
+    }
+
+    /// Returns whether the server answers requests to this host. A web page whose name resolves to 127.0.0.1 (DNS
+    /// rebinding) could otherwise read a local server's pages, but its requests contain its own name.
+    func accepts(host: String) -> Bool {
+        guard isLoopback, host.lowercased().wholeMatch(of: /localhost(:\d+)?/) == nil else { return true }
+        let literal = host.wholeMatch(of: /\[(.*)\](:\d+)?/)?.1 ?? host.prefix { $0 != ":" }
+        return SocketAddress(literal: String(literal), port: 0) != nil
+    }
 }
 
 /// The part of a request's body that has arrived.
@@ -57,6 +70,11 @@ extension Pages {
     @unsafe fileprivate func answer(
         _ body: [UInt8]?, on connection: OpaquePointer, url: String, method: String
     ) -> HTTPResponse {
+        if let host = unsafe MHD_lookup_connection_value(connection, .HEADER_KIND, "Host"),
+            case let name = unsafe String(cString: host), !accepts(host: name)
+        {
+            return .text("this page answers requests to 127.0.0.1, ::1 or localhost, not to a name\n", status: 403)
+        }
         guard let body else { return .text("the body is longer than \(PageServer.bodyLimit) bytes\n", status: 413) }
         // HEAD is GET without the body, which libmicrohttpd omits.
         guard let known = HTTPRequest.Method(rawValue: method == "HEAD" ? "GET" : method) else {

@@ -12,8 +12,9 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
 ///
 /// Handlers run on that loop's thread, one at a time. The server answers a body longer than `bodyLimit` bytes with 413,
 /// closes connections that were silent for 5 s, and accepts up to `connectionLimit` connections, at most half of them
-/// from one address. Any other thread can call `stop`. Before `init`, block the signals that other threads handle,
-/// because the server's thread inherits the signal mask.
+/// from one address. On a loopback address, it answers requests to a host name other than `localhost` with 403. Any
+/// other thread can call `stop`. Before `init`, block the signals that other threads handle, because the server's
+/// thread inherits the signal mask.
 @safe package final class PageServer: Sendable {
     package let port: UInt16
     private nonisolated(unsafe) let daemon: OpaquePointer
@@ -21,7 +22,7 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
     private let thread: LoopThread
     private let isStopped = Atomic(false)
 
-    package static let connectionLimit = 64
+    package static let connectionLimit = 256
     static let bodyLimit = 64 * 1024
     private static let silenceSeconds: UInt32 = 5
 
@@ -36,7 +37,7 @@ package struct PageServerError: Error, Equatable, CustomStringConvertible {
         self.port = listening.address.port
         // Pass a duplicate of the socket, because libmicrohttpd and `Descriptor` each close their own descriptor.
         let socket = fcntl(listening.descriptor.raw, F_DUPFD_CLOEXEC, 0)
-        pages = Pages(routes)
+        pages = Pages(routes, isLoopback: listening.address.isLoopback)
         let daemon = unsafe mhd_start(
             socket, answerRequest, requestCompleted, Unmanaged.passUnretained(pages).toOpaque(),
             UInt32(Self.connectionLimit), Self.silenceSeconds)

@@ -120,6 +120,26 @@ struct PageServerTests {
         #expect(try Curl(port: server.port, page: "/").body == "home\n")
     }
 
+    @Test func `64 slow clients of the same address do not delay other clients`() throws {
+        let slow = (0..<64).map { _ in socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0) }
+        defer { for client in slow { close(client) } }
+        for client in slow { #expect(LocalHTTP.connect(client, to: server.port)) }
+        #expect(try Curl(port: server.port, page: "/").body == "home\n")
+    }
+
+    @Test(arguments: [
+        ("127.0.0.1:9464", 200), ("[::1]:9464", 200), ("::1", 403), ("LocalHost", 200), ("localhost:9464", 200),
+        ("evil.example", 403), ("localhost.evil.example:9464", 403), ("", 403),
+    ])
+    func `A server on a loopback address refuses other host names`(host: String, status: Int) throws {
+        #expect(try Curl("-H", host.isEmpty ? "Host;" : "Host: \(host)", port: server.port, page: "/").status == status)
+    }
+
+    @Test func `A server on other addresses accepts each host name`() throws {
+        let server = try PageServer(host: "0.0.0.0", routes: [Route(.get, "/") { _ in .text("home\n") }])
+        #expect(try Curl("-H", "Host: worker-0:9464", port: server.port, page: "/").status == 200)
+    }
+
     @Test func `A server without a free descriptor waits without using the CPU`() async {
         await #expect(processExitsWith: .success) {
             let server = try PageServer(routes: [])
