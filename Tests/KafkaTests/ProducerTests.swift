@@ -32,6 +32,27 @@ import Testing
         #expect(member.records[0].headers == [header])
     }
 
+    @Test func `Header lists that are used again contain exactly the headers of their record`() throws {
+        let cluster = try Cluster(.mock, partitions: 1)
+        let (writer, topic) = try Writer.connected(cluster)
+        func header(_ name: String, _ value: String?) -> Seen.Header {
+            Seen.Header(name: name, value: value.map { Array($0.utf8) })
+        }
+        let accepted = [header("outcome", "accepted")]
+        let all = [
+            accepted, accepted, [header("outcome", "rejected")], accepted, [], [header("outcomes", "accepted")],
+            accepted, accepted + [header("reason", "x")], accepted, [header("outcome", "")], [header("outcome", nil)],
+            [header("outcom", "accepted")], accepted,
+        ]
+        for (tag, headers) in all.enumerated() {
+            #expect(writer.produce(to: topic, key: nil, value: [1], headers: headers, tag: UInt64(tag)) == .none)
+            try writer.run("the report") { writer.reports[UInt64(tag)] == [.none] }
+        }
+        let member = try cluster.member()
+        try member.run("the records") { member.records.count == all.count }
+        #expect(member.records.map(\.headers) == all)
+    }
+
     @Test(arguments: Place.available)
     func `After a fatal error a rebuilt producer writes every record that was not delivered`(_ place: Place) throws {
         let cluster = try Cluster(place)
