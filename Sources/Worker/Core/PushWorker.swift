@@ -276,10 +276,10 @@ package final class PushWorker: @unchecked Sendable {
 
     /// Runs once a second. Tries again to read changed credential files and to start the feedback thread, if a thread
     /// could not be started before. Also calls `Logger.writeLeftOut`, and returns memory to the kernel in the first
-    /// second without sends after at least 1,000 sends.
+    /// second with fewer than 100 sends after at least 1,000 sends.
     private func maintain() {
         let sent = machine.counters.apps.reduce(0) { $0 + $1.handed }
-        if sent == sentBefore.second, sent - sentBefore.trim >= Self.sendsUntilTrim {
+        if sent - sentBefore.second < Self.sendsUntilTrim / 10, sent - sentBefore.trim >= Self.sendsUntilTrim {
             linux_return_memory()
             sentBefore.trim = sent
         }

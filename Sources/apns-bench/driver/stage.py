@@ -243,7 +243,7 @@ class Stage:
                 tries += 1
                 code = error.args[0].code()
                 young = code in (self.kafka.KafkaError.NOT_LEADER_FOR_PARTITION, self.kafka.KafkaError._UNKNOWN_PARTITION)
-                if tries > 200 or not error.args[0].retriable() and not young:
+                if tries > 1_200 or not error.args[0].retriable() and not young:
                     raise Failure(f"{topic} cannot be queried: {error}") from None
                 time.sleep(0.05)
         return found
