@@ -20,7 +20,8 @@ import Glibc
         }
     }
 
-    /// Returns a list with exactly these headers, which the caller then owns, or `nil` if the last list kept has others.
+    /// Returns a list with exactly these headers, which the caller then owns. Returns `nil` and destroys the last list
+    /// kept if it has others.
     mutating func take(_ headers: UnsafeBufferPointer<MessageHeader>) -> OpaquePointer? {
         guard let list = unsafe lists.popLast() else { return nil }
         if unsafe Self.isEqual(list, headers) { return unsafe list }

@@ -49,7 +49,9 @@ struct SendOptions {
             "Send this payload: JSON text, @FILE to read a file, or - to read standard input."),
         .init("alert", "a", value: "TEXT", "Send an alert with this body, instead of --payload.") { $0.alert = $1 },
         .init("title", value: "TEXT", "Set the alert's title.") { $0.title = $1 },
-        .init("topic", value: "NAME", to: \.topic, "Set apns-topic (default: the app's only bundle id)."),
+        .init(
+            "topic", value: "NAME", to: \.topic,
+            "Set apns-topic (default: none; the worker takes its app's only bundle id)."),
         .init("app", value: "NAME", to: \.notification.app, "Choose the app, if several apps have the topic."),
         .init(
             "environment", value: "NAME", to: \.notification.environment, parsedEnvironment,
