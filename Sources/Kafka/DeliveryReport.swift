@@ -44,19 +44,15 @@ import CRdkafka
     /// The time since the record was passed to the producer, in milliseconds.
     package var latencyMs: Int64 { unsafe rd_kafka_message_latency(raw) / 1_000 }
 
-    /// Takes the headers from the report. The caller then owns them. Returns `nil` if the record has none.
-    func takeHeaders() -> OpaquePointer? {
-        var headers: OpaquePointer?
-        _ = unsafe rd_kafka_message_detach_headers(UnsafeMutablePointer(mutating: raw), &headers)
-        return unsafe headers
-    }
-
     /// Copies the record so that it can be produced again, and takes the headers from the report.
     package func detach() -> UndeliveredRecord {
-        unsafe UndeliveredRecord(
+        var headers: OpaquePointer?
+        // The caller now owns the headers (rdkafka.h).
+        _ = unsafe rd_kafka_message_detach_headers(UnsafeMutablePointer(mutating: raw), &headers)
+        return unsafe UndeliveredRecord(
             copying: UnsafeRawBufferPointer(start: raw.pointee.key, count: raw.pointee.key_len),
-            UnsafeRawBufferPointer(start: raw.pointee.payload, count: raw.pointee.len), adopting: takeHeaders(),
-            to: topic, tag: tag, mayBeWritten: mayBeWritten)
+            UnsafeRawBufferPointer(start: raw.pointee.payload, count: raw.pointee.len), adopting: headers, to: topic,
+            tag: tag, mayBeWritten: mayBeWritten)
     }
 }
 

@@ -29,7 +29,6 @@ package struct ProducerTopic: Hashable, Sendable {
     private var former: [ProducerClient] = []
     /// The topics looked up so far, by `ProducerTopic.index`.
     package private(set) var topicNames: [String] = []
-    private var spareHeaders = SpareHeaders()
 
     /// - Parameter wakeUpDescriptor: a non-blocking eventfd(2) that signals delivery reports and events, or -1 for
     ///   none. Keep it open as long as the producer exists.
@@ -74,8 +73,7 @@ package struct ProducerTopic: Hashable, Sendable {
     ) -> KafkaCode {
         unsafe queue(
             topic, partition: partition, key: key, value: value,
-            headers: headers.isEmpty ? nil : spareHeaders.take(headers) ?? makeHeaders(headers),
-            timestampMs: timestampMs, tag: tag)
+            headers: headers.isEmpty ? nil : makeHeaders(headers), timestampMs: timestampMs, tag: tag)
     }
 
     /// Queues an undelivered record again with its old tag. If the record could not be queued, call this method again
@@ -113,12 +111,7 @@ package struct ProducerTopic: Hashable, Sendable {
     package func serve(
         timeoutMs: Int32 = 0, report: (borrowing DeliveryReport) -> Void, event: (ClientEvent) -> Void
     ) {
-        client.serve(
-            timeoutMs: timeoutMs,
-            report: {
-                report($0)
-                unsafe spareHeaders.keep($0.takeHeaders())
-            }, event: event)
+        client.serve(timeoutMs: timeoutMs, report: report, event: event)
         guard !former.isEmpty else { return }
         // Drop events of replaced clients: their fatal error has been handled already.
         for old in former { old.serve(timeoutMs: 0, report: report, event: { _ in }) }
