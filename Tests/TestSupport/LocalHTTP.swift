@@ -1,3 +1,5 @@
+// A debug build finds SOCK_STREAM only through CLinux, whose header includes sys/socket.h too.
+import CLinux
 import Foundation
 import Glibc
 
