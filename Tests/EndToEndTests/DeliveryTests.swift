@@ -58,7 +58,7 @@ extension EndToEnd {
     /// Connections to the simulated APNs accept all bytes and answer nothing, while Kafka holds more records than the
     /// worker may keep in memory. Set `APNS_WORKER_E2E_RECORDS=1000000` for the full size.
     @Suite struct BlackholeTests {
-        /// The limit of resident memory in kilobytes, whatever the backlog: 64 MB (<doc:WhatItCosts>) and a tenth.
+        /// The limit of resident memory in kilobytes, whatever the backlog: 70 MB (<doc:WhatItCosts>).
         static let residentLimit = 70 * 1024
 
         @Test(.needs(.worker, .broker, .python))

@@ -90,7 +90,7 @@ class Report:
             self.budget("memory at the end / at a tenth", samples[-1][3] / samples[0][3], 1.05)
 
     def budget_memory(self, name, row):
-        limit = 64 + max(0, row["open at most"] - 7_000) * 2_048 / MB
+        limit = 70 + max(0, row["open at most"] - 7_000) * 2_048 / MB
         self.budget(f"{name}, max RSS MB with {row['open at most']} open at most", row["max RSS MB"], limit)
 
     @property
