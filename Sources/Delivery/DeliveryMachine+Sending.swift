@@ -253,7 +253,7 @@ extension DeliveryMachine {
     /// Without waits for a stream, the refusals delay the partition's watermark by at most six pauses and ten sends,
     /// plus the dial of the quarantine connection (up to a minute). A deferral uses up no attempt, because an outage of
     /// an hour must not make notifications `abandoned`. The notification ends at its expiration or `maxAgeMs`. If
-    /// `maxAgeMs` is 0, each deferral counts as an attempt.
+    /// `maxAgeMs` is 0, each deferral because of refusals counts as an attempt.
     private mutating func handleReturn(_ slot: NotificationSlot, _ completion: Completion) {
         switch completion.unprocessed {
         case .neverSent: break

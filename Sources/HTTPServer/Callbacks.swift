@@ -12,12 +12,13 @@ final class Pages: Sendable {
         self.isLoopback = isLoopback
     }
 
-    /// Returns whether the server answers requests to this host. A web page whose name resolves to 127.0.0.1 (DNS
-    /// rebinding) could otherwise read a local server's pages, but its requests contain its own name.
+    /// Returns whether the server answers requests with this `Host`. The host name of a web page can resolve to
+    /// 127.0.0.1 (DNS rebinding), and its scripts could then read a local server's pages. Their requests contain that
+    /// name.
     func accepts(host: String) -> Bool {
-        guard isLoopback, host.lowercased().wholeMatch(of: /localhost(:\d+)?/) == nil else { return true }
-        let literal = host.wholeMatch(of: /\[(.*)\](:\d+)?/)?.1 ?? host.prefix { $0 != ":" }
-        return SocketAddress(literal: String(literal), port: 0) != nil
+        guard isLoopback else { return true }
+        let name = host.wholeMatch(of: /\[(.*)\](:\d+)?/)?.1 ?? host.prefix { $0 != ":" }
+        return name.lowercased() == "localhost" || SocketAddress(literal: String(name), port: 0) != nil
     }
 }
 
@@ -73,7 +74,9 @@ extension Pages {
         if let host = unsafe MHD_lookup_connection_value(connection, .HEADER_KIND, "Host"),
             case let name = unsafe String(cString: host), !accepts(host: name)
         {
-            return .text("this page answers requests to 127.0.0.1, ::1 or localhost, not to a name\n", status: 403)
+            return .text(
+                "on a loopback address, Host must be an IP address or localhost; a proxy must send Host: localhost\n",
+                status: 403)
         }
         guard let body else { return .text("the body is longer than \(PageServer.bodyLimit) bytes\n", status: 413) }
         // HEAD is GET without the body, which libmicrohttpd omits.

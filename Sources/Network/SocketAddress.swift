@@ -16,7 +16,8 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
 
     var isIPv6: Bool { family == AF_INET6 }
 
-    package var isLoopback: Bool { isIPv6 ? hostText == "::1" : bytes[4] == 127 }
+    /// Whether the address is ::1 or begins with 127.
+    package var isLoopback: Bool { isIPv6 ? hostText == "::1" : hostText.hasPrefix("127.") }
 
     func with(port: UInt16) -> SocketAddress {
         var address = self

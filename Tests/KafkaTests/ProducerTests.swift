@@ -32,17 +32,15 @@ import Testing
         #expect(member.records[0].headers == [header])
     }
 
-    @Test func `Header lists that are used again contain exactly the headers of their record`() throws {
+    @Test func `Each record has exactly its headers`() throws {
         let cluster = try Cluster(.mock, partitions: 1)
         let (writer, topic) = try Writer.connected(cluster)
         func header(_ name: String, _ value: String?) -> Seen.Header {
             Seen.Header(name: name, value: value.map { Array($0.utf8) })
         }
-        let accepted = [header("outcome", "accepted")]
         let all = [
-            accepted, accepted, [header("outcome", "rejected")], accepted, [], [header("outcomes", "accepted")],
-            accepted, accepted + [header("reason", "x")], accepted, [header("outcome", "")], [header("outcome", nil)],
-            [header("outcom", "accepted")], accepted,
+            [header("outcome", "accepted")], [], [header("outcome", "rejected"), header("reason", "x")],
+            [header("outcome", "")], [header("outcome", nil)],
         ]
         for (tag, headers) in all.enumerated() {
             #expect(writer.produce(to: topic, key: nil, value: [1], headers: headers, tag: UInt64(tag)) == .none)

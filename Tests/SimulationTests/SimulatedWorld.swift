@@ -142,12 +142,12 @@ final class SimulatedWorld {
             settings.maxOpenBytes = 16 << 20
             settings.deviceQueueLimit = 100
         }
-        let ofBroker =
+        let drawn =
             faults.isLong
             ? settings.metadataLimit : random.chance(25) ? .random(in: 32...44, using: &random) : 4_096
-        // A deferral because of a full commit map is no attempt, and the count of refusals begins again after it. A
-        // notification that is always refused would never end if the map were always full.
-        metadataLimit = hasEndless && !faults.isLong ? 4_096 : ofBroker
+        // A deferral because of a full commit map uses up no attempt and resets the count of refusals. So a
+        // notification that is always refused would not end while the map stays full, as it does with 32 to 44 bytes.
+        metadataLimit = hasEndless ? max(drawn, 64) : drawn
         flood = faults.isLong ? .random(in: 5...30, using: &random) : 1
         readLimit = random.chance(30) ? 1 : 50
         wrongTokensUntil = random.chance(10) ? 70 : 0

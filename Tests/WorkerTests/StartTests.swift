@@ -3,6 +3,7 @@ import APNs
 import Delivery
 import EventLoop
 import Foundation
+import HTTPServer
 import Kafka
 import PushRecords
 import TLS
@@ -119,7 +120,7 @@ struct StartTests {
         let warning = DescriptorNeed.warning(of: configuration, limit: 1_024)
         #expect(warning?.contains("\(most)") == true && warning?.contains("1024") == true)
         configuration.admin.listen = nil
-        #expect(DescriptorNeed.most(of: configuration) == most - 64)
+        #expect(DescriptorNeed.most(of: configuration) == most - PageServer.connectionLimit)
     }
 
     @Test func `A transport gets the configured ping and idle times`() throws {

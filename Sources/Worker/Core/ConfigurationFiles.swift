@@ -325,8 +325,8 @@ final class ConfigurationFiles {
                     isUsable
                         ? "a changed credential file cannot be used, and the previous credential stays in use: \(line)"
                         : "the app's credential cannot be used, and its notifications are deferred: \(line)",
-                    "replace the file with a valid one; the worker reads the new file within 10 s, or, if systemd passes the "
-                        + "file (LoadCredential), after a restart of the service"))
+                    "replace the file with a valid one; the worker reads the new file within 10 s"
+                        + (isUsable ? "" : ". If systemd passes the file (LoadCredential), restart the service")))
         }
         return faults
     }

@@ -43,9 +43,10 @@ package final class PushWorker: @unchecked Sendable {
     private let board: StatusBoard
     private let shutdown = Shutdown()
     private var restarts = false
-    /// The number of sends at the previous call of `maintain`, and when memory was last returned to the kernel.
-    private var sentBefore = (second: 0, trim: 0)
-    private static let sendsUntilTrim = 1_000
+    /// The number of sends at the previous call of `maintain`.
+    private var sentBefore = 0
+    /// Whether a second with at least 1,000 sends has passed since memory was last returned to the kernel.
+    private var wasBusy = false
     /// The files of the Kafka clients: the property that names each, and the hash of its contents before the first
     /// client was created.
     private let kafkaFiles: [(property: String, path: String, hash: UInt64?)]
@@ -276,14 +277,16 @@ package final class PushWorker: @unchecked Sendable {
 
     /// Runs once a second. Tries again to read changed credential files and to start the feedback thread, if a thread
     /// could not be started before. Also calls `Logger.writeLeftOut`, and returns memory to the kernel in the first
-    /// second with fewer than 100 sends after at least 1,000 sends.
+    /// second with fewer than 100 sends after a second with at least 1,000.
     private func maintain() {
         let sent = machine.counters.apps.reduce(0) { $0 + $1.handed }
-        if sent - sentBefore.second < Self.sendsUntilTrim / 10, sent - sentBefore.trim >= Self.sendsUntilTrim {
+        if sent - sentBefore >= 1_000 {
+            wasBusy = true
+        } else if wasBusy, sent - sentBefore < 100 {
             linux_return_memory()
-            sentBefore.trim = sent
+            wasBusy = false
         }
-        sentBefore.second = sent
+        sentBefore = sent
         files.readNextApp()
         if feedback == nil { readFeedback() }
         logger.writeLeftOut()

@@ -73,7 +73,7 @@ class Report:
         cpu = {name: row[CPU] for name, row in costs.items()}
         if "send_floor" in cpu and "payload" in cpu:
             self.head["ratio"] = cpu["payload"] / (cpu["send_floor"] + cpu["kafka_floor"])
-            self.budget("worker / (send floor + Kafka floor)", self.head["ratio"], 1.25)
+            self.budget("worker / (send floor + Kafka floor)", self.head["ratio"], 1.35)
         for name, other, extra in (("envelope", "payload", 0.5), ("fan-out", "payload", 0), ("binary", "kafka_floor", 3)):
             if name in cpu and other in cpu:
                 self.budget(f"{name}, {CPU}", cpu[name], cpu[other] + extra)

@@ -51,7 +51,7 @@ struct SendOptions {
         .init("title", value: "TEXT", "Set the alert's title.") { $0.title = $1 },
         .init(
             "topic", value: "NAME", to: \.topic,
-            "Set apns-topic (default: none; the worker takes its app's only bundle id)."),
+            "Set apns-topic (default: none; the worker uses its only bundle id, with the push type's suffix)."),
         .init("app", value: "NAME", to: \.notification.app, "Choose the app, if several apps have the topic."),
         .init(
             "environment", value: "NAME", to: \.notification.environment, parsedEnvironment,
